@@ -1,0 +1,1 @@
+"""Running vLLM: supervise it, prepare a model, install what it needs."""

@@ -1,0 +1,198 @@
+"""All that a plugin may import.
+
+A plugin is a subclass of Plugin with an Options model and any of the hooks; the chain runs requests from top to
+bottom and answers from bottom to top. Every hook but ``text_filter`` may be ``def`` or ``async def``; a plain ``def``
+that needs no waiting is the cheap one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+
+from gateway.errors import ContentFiltered, Failure, Refused
+from gateway.protocol.places import Text, answer_texts, request_texts
+from gateway.record import Hit, Record, Run
+
+__all__ = [
+    "Answer",
+    "Blocked",
+    "Channel",
+    "ConfigPath",
+    "ContentFiltered",
+    "Edit",
+    "Exchange",
+    "Failure",
+    "Hit",
+    "Options",
+    "Plugin",
+    "Record",
+    "Refused",
+    "Reply",
+    "Run",
+    "Text",
+    "TextFilter",
+]
+
+
+class Options(BaseModel):
+    """The base of a plugin's options: unknown names are refused, values cannot change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
+    return Path((info.context or {}).get("base", ".")) / path
+
+
+ConfigPath = Annotated[Path, AfterValidator(_beside_the_configuration)]
+"""A path in a plugin's options; a relative one is taken from the configuration file's folder."""
+
+
+class Channel(NamedTuple):
+    """One text stream inside an answer. ``kind``: content, reasoning, refusal or arguments (of tool call ``tool``).
+
+    Of tool arguments each decoded string or number value is a text of its own: one filter for each.
+    """
+
+    choice: int
+    kind: str
+    tool: int = 0
+
+
+class Edit(NamedTuple):
+    """``text`` takes the place of code points ``start`` to ``end`` of the text that went into the filter."""
+
+    start: int
+    end: int
+    text: str
+
+
+class TextFilter(Protocol):
+    """Watches one channel. It may hold text back, but only as long as it must, and a bounded amount."""
+
+    def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+        """Take the next piece; return what may be shown now and the edits made in it (positions count from the start
+        of the channel, rising, each told once, when its replacement is shown). May raise Blocked.
+        """
+
+    def finish(self) -> tuple[str, Sequence[Edit]]:
+        """The text has ended: return what was held back."""
+
+
+class Blocked(Exception):  # noqa: N818 - it says what happened to the answer, in the words of the design
+    """Raised by a text filter: the answer ends here. ``shown`` is the clean text before the hit not yet shown."""
+
+    def __init__(self, rule: str, *, tag: str | None = None, shown: str = "", edits: Sequence[Edit] = ()) -> None:
+        super().__init__(rule)
+        self.rule, self.tag, self.shown, self.edits = rule, tag, shown, edits
+
+
+class Answer:
+    """A whole answer. ``body`` may be changed; of a stream that has been shown it is a copy put together again."""
+
+    __slots__ = ("body", "route", "shown")
+
+    def __init__(self, route: str, body: dict[str, Any], *, shown: bool = False) -> None:
+        self.route, self.body, self.shown = route, body, shown
+
+    def texts(self) -> list[Text]:
+        """Return every text in the answer, with its place."""
+        return answer_texts(self.route, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that a plugin gives itself: in ``on_request`` or instead of a failure."""
+
+    body: dict[str, Any]
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Host(Protocol):
+    """What an exchange can ask of the gateway."""
+
+    def ask(self, exchange: Exchange, request: dict[str, Any]) -> Awaitable[dict[str, Any]]:
+        """Send a request to its model and return the whole answer; raises Failure."""
+
+    def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> Awaitable[int]:
+        """Count a text, or rendered messages, with the model's tokenizer; raises Failure."""
+
+
+class Exchange:
+    """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
+
+    __slots__ = ("extra", "headers", "host", "id", "key", "model", "record", "reply", "request", "route", "state", "stream")
+
+    def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
+        self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
+        self.record = record
+        self.request = request
+        self.headers = headers  # the caller's, lower-case names, without credentials
+        self.host = host
+        self.stream = request.get("stream") is True
+        self.reply: Reply | None = None  # set in on_request: answers at once, no engine is asked
+        self.extra: dict[str, Any] = {}  # told to the caller under "sluice"
+        self.state: dict[str, Any] = {}  # a plugin's own, by its name
+
+    def texts(self) -> list[Text]:
+        """Return every text in the request, with its place; editing one edits the request."""
+        return request_texts(self.route, self.request)
+
+    def tag(self, tag: str) -> None:
+        """Add a soft tag: the caller sees it in x-sluice-tags or in the body's "sluice"."""
+        if tag not in self.record.tags:
+            self.record.tags.append(tag)
+
+    def hit(self, hit: Hit) -> None:
+        """Record that a rule fired, for metrics, log and audit."""
+        self.record.hits.append(hit)
+
+    def ask(self, request: dict[str, Any]) -> Awaitable[dict[str, Any]]:
+        """Send a request to the model again, within the exchange's deadline and budget."""
+        return self.host.ask(self, request)
+
+    def count_tokens(self, text: str | Sequence[Mapping[str, Any]]) -> Awaitable[int]:
+        """Count a text (or messages, rendered) with the model's tokenizer."""
+        return self.host.count_tokens(self, text)
+
+
+class Plugin:
+    """The base of plugins. Reading files and compiling belong in ``__init__``, which runs off the event loop and raises
+    ValueError (one line, naming file and line) where its options cannot be used; sockets and tasks in ``start``.
+    """
+
+    Options: ClassVar[type[Options]] = Options
+    needs_whole_answer: ClassVar[bool] = False
+    name: str = ""  # set by the registry: the plugin's name in the configuration
+    files: Sequence[Path] = ()  # a change of one of these reloads the configuration
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    def start(self) -> Awaitable[None] | None:
+        """Acquire what the plugin needs on the event loop."""
+
+    def stop(self) -> Awaitable[None] | None:
+        """Give it back; also after a start that failed half-way."""
+
+    def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
+        """Change the request, tag it, set ``exchange.reply``, or raise Refused."""
+
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:  # noqa: ARG002 - a hook's signature
+        """Return a filter for this channel, or None, which costs nothing."""
+        return None
+
+    def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
+        """Look at the whole answer; of a stream at its end, unless ``needs_whole_answer``."""
+
+    def on_failure(self, exchange: Exchange, failure: Failure) -> Awaitable[Reply | None] | Reply | None:
+        """Answer instead of the failure, or reshape it."""
+
+    def on_complete(self, exchange: Exchange) -> Awaitable[None] | None:
+        """The exchange is over, however it ended; ``exchange.record`` says how."""

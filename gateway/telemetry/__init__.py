@@ -1,0 +1,1 @@
+"""Facts in; metrics and logs out."""

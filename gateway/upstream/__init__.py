@@ -1,0 +1,1 @@
+"""Where requests go: engine state, choice, health, pool and the HTTP client."""

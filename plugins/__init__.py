@@ -1,0 +1,1 @@
+"""First-party plugins. Each imports gateway.sdk and third parties, nothing else."""
