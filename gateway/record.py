@@ -20,11 +20,12 @@ class Hit(NamedTuple):
     shadow: bool = False
 
 
-class Run(NamedTuple):
-    """How one plugin fared in one exchange: ran, skipped, failed or timed_out, over all its hooks; CPU and wait, s."""
+@dataclass(slots=True)
+class Run:
+    """How one plugin fared in one exchange, over all its hooks: ran, skipped, failed or timed_out; seconds taken."""
 
-    outcome: str
-    seconds: float
+    outcome: str = "ran"
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -1,0 +1,260 @@
+"""Runs the chain: order, selectors, failure policy, deadlines, shadow mode, timing."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import structlog
+
+from gateway.channel import UNCHECKED, ChannelFilter, ShadowFilter, SkippableFilter, Stage
+from gateway.errors import Failure, FilterUnavailable, Refused
+from gateway.record import Run
+from gateway.sdk import Answer, Channel, Exchange, Plugin, Reply
+
+log = structlog.get_logger()
+
+FEW_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One entry of the configured chain. ``timeout_s`` bounds each of its hooks that waits; None selects everything."""
+
+    name: str
+    plugin: Plugin
+    on_error: str = "refuse"  # or "skip"
+    timeout_s: float = FEW_SECONDS
+    shadow: bool = False
+    models: frozenset[str] | None = None
+    keys: frozenset[str] | None = None
+
+    def applies(self, exchange: Exchange) -> bool:
+        """Does this entry look at this exchange at all?"""
+        return (self.models is None or exchange.model in self.models) and (self.keys is None or exchange.key in self.keys)
+
+    def has(self, hook: str) -> bool:
+        """Does the plugin implement this hook? One that does not costs nothing."""
+        return getattr(type(self.plugin), hook, None) is not getattr(Plugin, hook)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One hook of one link, bound."""
+
+    link: Link
+    call: Callable[..., Any]
+
+
+class Chain:
+    """The ordered plugins of one configuration: requests pass from first to last, answers from last to first.
+
+    Hooks are called in place; only one that has to wait makes the caller of the chain wait: each method returns None
+    where nothing had to, else something to await.
+    """
+
+    def __init__(self, links: Sequence[Link]) -> None:
+        self.links = tuple(links)
+        inward, outward = self.links, self.links[::-1]
+        self._request = self._steps(inward, "on_request")
+        self._filters = self._steps(outward, "text_filter")
+        self._answer = self._steps(outward, "on_answer")
+        self._failure = self._steps(outward, "on_failure")
+        self._complete = self._steps(outward, "on_complete")
+        self._whole = tuple(link for link in self.links if link.plugin.needs_whole_answer and not link.shadow)
+
+    @staticmethod
+    def _steps(links: Iterable[Link], hook: str) -> tuple[Step, ...]:
+        return tuple(Step(link, getattr(link.plugin, hook)) for link in links if link.has(hook))
+
+    async def start(self) -> None:
+        """Start every plugin, in order; whatever was started is stopped again if one fails.
+
+        Raises whatever the plugin raised.
+        """
+        for link in self.links:
+            try:
+                waiting = link.plugin.start()
+                if waiting is not None:
+                    await waiting
+            except BaseException:
+                await self.stop()
+                raise
+
+    async def stop(self) -> None:
+        """Stop every plugin, last first; a failing one does not keep the others from it."""
+        for link in reversed(self.links):
+            try:
+                waiting = link.plugin.stop()
+                if waiting is not None:
+                    await waiting
+            except Exception as fault:  # noqa: BLE001 - a plugin may raise anything, the others still have to stop
+                log.warning("plugin_stop_failed", plugin=link.name, fault=type(fault).__name__)
+
+    def needs_whole_answer(self, exchange: Exchange) -> bool:
+        """Must the caller wait until a plugin has seen the whole answer?"""
+        return any(link.applies(exchange) for link in self._whole)
+
+    def watches_answers(self, exchange: Exchange) -> bool:
+        """Does any plugin want the answer put together again at its end?"""
+        return any(step.link.applies(exchange) for step in self._answer)
+
+    def blocks_requests(self, exchange: Exchange) -> bool:
+        """Is there a filter on requests that blocks? Then text must not come in as token ids."""
+        return any(getattr(step.link.plugin, "blocks_requests", False) and not step.link.shadow
+                   and step.link.applies(exchange) for step in self._request)
+
+    def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
+        """Let every plugin see the request; the first reply ends the walk. Raises Failure."""
+        return self._run(self._request, exchange)
+
+    def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
+        """Let every plugin see the whole answer. Raises Failure."""
+        return self._run(self._answer, exchange, answer)
+
+    async def on_failure(self, exchange: Exchange, failure: Failure) -> Reply | None:
+        """Ask the plugins for an answer instead of the failure; the outermost has the last word."""
+        reply: Reply | None = None
+        for step in self._failure:
+            if not step.link.applies(exchange) or step.link.shadow:
+                continue
+            try:
+                async with asyncio.timeout(step.link.timeout_s):
+                    result = step.call(exchange, failure)
+                    reply = (await result if isinstance(result, Awaitable) else result) or reply
+            except Exception as fault:  # noqa: BLE001 - the failure itself is still to be told
+                self._failed(step.link, exchange, fault, 0.0)
+        return reply
+
+    def on_complete(self, exchange: Exchange) -> Awaitable[None] | None:
+        """Tell every plugin that the exchange is over. Raises nothing."""
+        try:
+            waiting = self._run(self._complete, exchange)
+        except Failure:
+            return None  # already counted as failed; the answer is out
+        return None if waiting is None else self._quietly(waiting)
+
+    @staticmethod
+    async def _quietly(waiting: Awaitable[None]) -> None:
+        try:
+            await waiting
+        except Failure:
+            return
+
+    def _run(self, steps: tuple[Step, ...], exchange: Exchange, *more: Any) -> Awaitable[None] | None:
+        for position, step in enumerate(steps):
+            link = step.link
+            if link.models is not None or link.keys is not None or link.shadow:
+                if not link.applies(exchange):
+                    continue
+                if link.shadow:
+                    return self._shadowed(steps[position:], exchange, *more)
+            began = perf_counter()
+            try:
+                waiting = step.call(exchange, *more)
+            except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
+                self._fault(link, exchange, fault, perf_counter() - began)
+                continue
+            if waiting is not None:
+                return self._awaited(waiting, began, steps[position:], exchange, *more)
+            self._ran(link, exchange, perf_counter() - began)
+            if exchange.reply is not None and steps is self._request:
+                return None
+        return None
+
+    async def _awaited(
+        self, waiting: Awaitable[None], began: float, steps: tuple[Step, ...], exchange: Exchange, *more: Any
+    ) -> None:
+        link = steps[0].link
+        try:
+            async with asyncio.timeout(link.timeout_s):
+                await waiting
+        except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
+            self._fault(link, exchange, fault, perf_counter() - began)
+        else:
+            self._ran(link, exchange, perf_counter() - began)
+        if exchange.reply is None or more:
+            rest = self._run(steps[1:], exchange, *more)
+            if rest is not None:
+                await rest
+
+    async def _shadowed(self, steps: tuple[Step, ...], exchange: Exchange, *more: Any) -> None:
+        """Run one link on a copy: what it would have done is recorded as hits, nothing else of it stays."""
+        step = steps[0]
+        twin = shadow_of(exchange)
+        began = perf_counter()
+        try:
+            async with asyncio.timeout(step.link.timeout_s):
+                waiting = step.call(twin, *copy.deepcopy(more))
+                if waiting is not None:
+                    await waiting
+        except Refused:
+            self._ran(step.link, exchange, perf_counter() - began)
+        except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
+            self._failed(step.link, exchange, fault, perf_counter() - began)
+        else:
+            self._ran(step.link, exchange, perf_counter() - began)
+        exchange.record.hits += [hit._replace(shadow=True) for hit in twin.record.hits]
+        rest = self._run(steps[1:], exchange, *more)
+        if rest is not None:
+            await rest
+
+    @staticmethod
+    def _ran(link: Link, exchange: Exchange, seconds: float, outcome: str = "ran") -> None:
+        run = exchange.record.runs.setdefault(link.name, Run())
+        run.seconds += seconds
+        if outcome != "ran":
+            run.outcome = outcome
+
+    def _failed(self, link: Link, exchange: Exchange, fault: Exception, seconds: float) -> None:
+        outcome = "timed_out" if isinstance(fault, TimeoutError) else "failed"
+        self._ran(link, exchange, seconds, outcome)
+        log.warning("plugin_failed", plugin=link.name, outcome=outcome, fault=type(fault).__name__,
+                    request_id=exchange.id, on_error=link.on_error)
+
+    def _fault(self, link: Link, exchange: Exchange, fault: Exception, seconds: float) -> None:
+        """Apply the link's policy to what its hook raised: a refusal goes on, anything else by ``on_error``."""
+        if isinstance(fault, Failure):
+            self._ran(link, exchange, seconds)
+            exchange.record.plugin = link.name
+            exchange.record.rule = getattr(fault, "rule", None)
+            raise fault
+        self._failed(link, exchange, fault, seconds)
+        if link.on_error == "refuse":
+            exchange.record.plugin = link.name
+            raise FilterUnavailable(UNCHECKED) from fault
+
+    def filter_for(self, exchange: Exchange, channel: Channel) -> ChannelFilter | None:
+        """Return the text filters of one channel as one, innermost first; None where no plugin has any.
+
+        Raises FilterUnavailable.
+        """
+        stages: list[Stage] = []
+        for step in self._filters:
+            link = step.link
+            if not link.applies(exchange):
+                continue
+            seen_by = shadow_of(exchange) if link.shadow else exchange
+            try:
+                made = step.call(seen_by, channel)
+            except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
+                self._fault(link, exchange, fault, 0.0)
+                continue
+            if made is None:
+                continue
+            if link.shadow:
+                made = ShadowFilter(link.name, made, seen_by.record, exchange.record)
+            elif link.on_error == "skip":
+                made = SkippableFilter(link.name, made, exchange.record)
+            stages.append(Stage(link.name, made, exchange.record.runs.setdefault(link.name, Run())))
+        return ChannelFilter(stages, exchange.record) if stages else None
+
+
+def shadow_of(exchange: Exchange) -> Exchange:
+    """Copy an exchange so that a plugin in shadow mode may do with it what it likes."""
+    record = replace(exchange.record, hits=[], tags=list(exchange.record.tags), runs={}, phases={})
+    return Exchange(record, copy.deepcopy(exchange.request), exchange.headers, exchange.host)
