@@ -1,0 +1,153 @@
+"""From entry points to plugin classes, and from the configured chain to instances in its order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from gateway.pipeline import Link
+from gateway.sdk import Options, Plugin
+from gateway.settings import ChainEntry, ConfigurationError
+from gateway.settings.description import Option, options
+from gateway.settings.faults import Source, Where, did_you_mean, explain
+
+GROUP = "sluice.plugins"
+HOOKS = ("start", "stop", "on_request", "text_filter", "on_answer", "on_failure", "on_complete")
+
+
+class Fault(Exception):
+    """One plugin cannot be used."""
+
+
+class Described(NamedTuple):
+    """What sluice plugins shows of a plugin. ``fault`` says why it cannot be used; then there is nothing else."""
+
+    name: str
+    package: str
+    summary: str = ""
+    hooks: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    fault: str | None = None
+
+
+def installed() -> dict[str, list[EntryPoint]]:
+    """Return what is registered under each name; more than one is a clash, which counts only when it is used."""
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in sorted(entry_points(group=GROUP)):
+        found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def catalogue() -> list[Described]:
+    """Describe every installed plugin."""
+    described = []
+    for name, entries in installed().items():
+        package = ", ".join(_package(entry) for entry in entries)
+        try:
+            plugin = _load(name, entries)
+        except Fault as fault:
+            described.append(Described(name, package, fault=str(fault)))
+        else:
+            summary = (plugin.__doc__ or "").strip().partition("\n")[0]
+            hooks = tuple(hook for hook in HOOKS if getattr(plugin, hook) is not getattr(Plugin, hook))
+            described.append(Described(name, package, summary, hooks, tuple(options(plugin.Options))))
+    return described
+
+
+def build_chain(entries: Sequence[ChainEntry], base: Path, source: Source | None = None) -> list[Link]:
+    """Make the configured plugins, in order. It reads files and compiles lists: call it off the event loop.
+
+    ``base`` is the folder that relative paths in options start from, ``source`` where the entries stand.
+
+    Raises:
+        ConfigurationError: with one line for each fault of each plugin.
+
+    """
+    available = installed()
+    used: Counter[str] = Counter()
+    links: list[Link] = []
+    faults: list[tuple[Where, str]] = []
+    for index, entry in enumerate(entries):
+        at: Where = ("chain", index)
+        used[entry.plugin] += 1
+        times = used[entry.plugin]
+        try:
+            plugin = _load(entry.plugin, available.get(entry.plugin, ()), available)
+        except Fault as fault:
+            faults.append(((*at, "plugin"), str(fault)))
+            continue
+        try:
+            values = plugin.Options.model_validate(entry.options, context={"base": base})
+        except ValidationError as error:
+            faults += explain(error, plugin.Options, entry.options, (*at, "options"))
+            continue
+        try:
+            made = _make(plugin, values)
+        except Fault as fault:
+            faults += [((*at, "options"), f"{entry.plugin}: {line}") for line in str(fault).splitlines()]
+            continue
+        links.append(_link(entry, made, entry.plugin if times == 1 else f"{entry.plugin}-{times}"))
+    if faults:
+        raise ConfigurationError((source or Source()).faults(faults))
+    return links
+
+
+def _load(name: str, entries: Sequence[EntryPoint], available: dict[str, Any] | None = None) -> type[Plugin]:
+    if not entries:
+        names = sorted(available or ())
+        suggestion = did_you_mean(name, names) if names else ""
+        listed = f"; installed: {', '.join(names)}" if suggestion.endswith("?") else ""
+        raise Fault(f"no plugin {name!r} is installed; {suggestion.replace('known here', 'installed')}{listed}")
+    if len(entries) > 1:
+        raise Fault(f"{' and '.join(map(_package, entries))} both have a plugin {name!r}: uninstall one")
+    (entry,) = entries
+    try:
+        plugin = entry.load()
+    except Exception as error:  # a stranger's module may raise anything
+        raise Fault(f"{name!r} of {_package(entry)} cannot be imported: {_told(error)}") from error
+    if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+        raise Fault(f"{name!r} of {_package(entry)}: {entry.value} has to be a class made of gateway.sdk.Plugin")
+    own: Any = plugin.Options
+    if not (isinstance(own, type) and issubclass(own, Options)):
+        raise Fault(f"{name!r} of {_package(entry)}: its Options have to be a class made of gateway.sdk.Options")
+    return plugin
+
+
+def _make(plugin: type[Plugin], values: Options) -> Plugin:
+    try:
+        return plugin(values)
+    except OSError as error:
+        raise Fault(f"{error.filename}: {error.strerror}" if error.filename else _told(error)) from error
+    except ValidationError as error:
+        raise Fault(_told(error)) from error
+    except ValueError as error:
+        raise Fault(str(error) or "ValueError") from error
+    except Exception as error:  # a stranger's class may raise anything
+        raise Fault(f"cannot be made: {_told(error)}") from error
+
+
+def _link(entry: ChainEntry, plugin: Plugin, name: str) -> Link:
+    plugin.name = name
+    return Link(
+        name,
+        plugin,
+        on_error=entry.on_error,
+        timeout_s=entry.timeout_s,
+        shadow=entry.mode == "shadow",
+        models=None if entry.models is None else frozenset(entry.models),
+        keys=None if entry.keys is None else frozenset(entry.keys),
+    )
+
+
+def _told(error: Exception) -> str:
+    """Return what an exception says, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value

@@ -1,0 +1,186 @@
+"""From entry points to a chain: what is found, in which order, and how each fault is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from gateway.registry import build_chain, catalogue, installed
+from gateway.settings import ChainEntry, ConfigurationError, Source
+
+Install = Callable[..., None]
+
+GOOD = """
+from pathlib import Path
+from typing import Literal
+from pydantic import Field
+from gateway.sdk import ConfigPath, Exchange, Options, Plugin
+
+class Loud(Plugin):
+    '''Says it louder.'''
+
+    class Options(Options):
+        times: int = Field(1, ge=1, description="How often.")
+        mark: Literal["!", "?"] = "!"
+        file: ConfigPath | None = None
+
+    def __init__(self, options):
+        super().__init__(options)
+        if options.file:
+            self.files = [options.file]
+            self.words = options.file.read_text()
+            if "\\n\\n" in self.words:
+                raise ValueError(f"{options.file}:2: the line is empty\\n{options.file}:9: so is this one")
+
+    def on_request(self, exchange: Exchange) -> None: ...
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a package of one module, as pip would: importlib.metadata finds it by its dist-info."""
+    modules = []
+
+    def _install(module: str, code: str, version: str = "1.0", **entries: str) -> None:
+        folder = tmp_path / "site"
+        info = folder / f"{module}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (folder / f"{module}.py").write_text(dedent(code))
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: {version}\n")
+        lines = "".join(f"{name} = {module}:{value}\n" for name, value in entries.items())
+        (info / "entry_points.txt").write_text(f"[sluice.plugins]\n{lines}")
+        monkeypatch.syspath_prepend(str(folder))
+
+        modules.append(module)
+
+    yield _install
+    for module in modules:
+        sys.modules.pop(module, None)
+
+
+def entries(*chain: dict[str, Any]) -> list[ChainEntry]:
+    return [ChainEntry.model_validate(entry) for entry in chain]
+
+
+def faults(*chain: dict[str, Any], base: Path = Path(), lines: dict[Any, int] | None = None) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        build_chain(entries(*chain), base, Source("sluice.yaml", lines or {}))
+    return caught.value.lines
+
+
+def test_the_chain_has_the_configured_order_and_policies(install: Install) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    links = build_chain(
+        entries(
+            {"plugin": "loud", "options": {"times": 3}},
+            {"plugin": "loud", "mode": "shadow", "on_error": "skip", "timeout_s": 2, "models": ["m"], "keys": ["k"]},
+        ),
+        Path(),
+    )
+    first, second = links
+    assert (first.name, first.plugin.options.times, first.on_error, first.timeout_s) == ("loud", 3, "refuse", 5)
+    assert (first.shadow, first.models, first.keys) == (False, None, None)
+    assert (second.name, second.plugin.name, second.plugin.options.times) == ("loud-2", "loud-2", 1)
+    assert (second.shadow, second.on_error, second.timeout_s) == (True, "skip", 2)
+    assert (second.models, second.keys) == (frozenset({"m"}), frozenset({"k"}))
+
+
+def test_installed_is_not_enabled(install: Install) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    assert "loud" in installed()
+    assert build_chain([], Path()) == []
+
+
+def test_relative_paths_start_beside_the_configuration(install: Install, tmp_path: Path) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    (tmp_path / "words.txt").write_text("a\n")
+    (link,) = build_chain(entries({"plugin": "loud", "options": {"file": "words.txt"}}), tmp_path)
+    assert list(link.plugin.files) == [tmp_path / "words.txt"]
+
+
+def test_every_option_at_fault_is_told_with_its_place(install: Install) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    chain: list[dict[str, Any]] = [
+        {"plugin": "loud"},
+        {"plugin": "loud", "options": {"tims": 2, "times": 0, "mark": "."}},
+    ]
+    assert faults(*chain, lines={("chain", 1, "options"): 7, ("chain", 1, "options", "tims"): 8}) == (
+        "sluice.yaml:7: chain[1].options.times: has to be greater than or equal to 1",
+        "sluice.yaml:7: chain[1].options.mark: has to be '!' or '?'",
+        "sluice.yaml:8: chain[1].options.tims: unknown key; did you mean 'times'?",
+    )
+
+
+def test_an_unknown_plugin_brings_the_nearest_and_what_is_installed(install: Install) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    near, far = faults({"plugin": "lond"}, {"plugin": "zzz"})
+    assert near.startswith(
+        "sluice.yaml: chain[0].plugin: no plugin 'lond' is installed; did you mean 'loud'?; installed: "
+    )
+    assert "loud" in far.partition("; installed: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import no_such_module", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise RuntimeError('a\\nb')", "cannot be imported: RuntimeError: a b"),
+        ("", "cannot be imported: AttributeError: "),
+        ("class Loud: ...", "sl_bad:Loud has to be a class made of gateway.sdk.Plugin"),
+        ("def Loud(options): ...", "sl_bad:Loud has to be a class made of gateway.sdk.Plugin"),
+        (
+            "from gateway.sdk import Plugin\nclass Loud(Plugin):\n    class Options: ...",
+            "its Options have to be a class made of gateway.sdk.Options",
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_named_with_its_package(install: Install, code: str, told: str) -> None:
+    install("sl_bad", code, loud="Loud")
+    (line,) = faults({"plugin": "loud"})
+    assert line.startswith("sluice.yaml: chain[0].plugin: 'loud' of sl_bad 1.0")
+    assert told in line
+
+
+def test_two_packages_with_one_name_are_told_when_it_is_used(install: Install) -> None:
+    install("sl_one", GOOD, loud="Loud")
+    install("sl_two", GOOD, loud="Loud")
+    (line,) = faults({"plugin": "loud"})
+    assert line.endswith("sl_one 1.0 and sl_two 1.0 both have a plugin 'loud': uninstall one")
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("ValueError('words.txt:3: an empty entry')", "loud: words.txt:3: an empty entry"),
+        ("FileNotFoundError(2, 'No such file or directory', 'w.txt')", "loud: w.txt: No such file or directory"),
+        ("KeyError('x')", "loud: cannot be made: KeyError: 'x'"),
+    ],
+)
+def test_what_a_plugin_says_of_its_options_is_one_line(install: Install, raised: str, told: str) -> None:
+    code = f"from gateway.sdk import Plugin\nclass Loud(Plugin):\n    def __init__(self, _):\n        raise {raised}\n"
+    install("sl_raises", code, loud="Loud")
+    assert faults({"plugin": "loud"}) == (f"sluice.yaml: chain[0].options: {told}",)
+
+
+def test_a_plugin_may_tell_several_faults_a_line_each(install: Install, tmp_path: Path) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    (tmp_path / "w.txt").write_text("a\n\n")
+    first, second = faults({"plugin": "loud", "options": {"file": "w.txt"}}, base=tmp_path)
+    assert first == f"sluice.yaml: chain[0].options: loud: {tmp_path}/w.txt:2: the line is empty"
+    assert second == f"sluice.yaml: chain[0].options: loud: {tmp_path}/w.txt:9: so is this one"
+
+
+def test_the_catalogue_tells_hooks_and_options_and_what_is_broken(install: Install) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    install("sl_broken", "import no_such_module", broken="X")
+    described = {each.name: each for each in catalogue()}
+    loud = described["loud"]
+    assert (loud.package, loud.summary, loud.hooks) == ("sl_loud 1.0", "Says it louder.", ("on_request",))
+    assert loud.options[0] == ("times", "integer", "1", "How often.")
+    assert loud.options[1] == ("mark", "! or ?", '"!"', "")
+    assert "no_such_module" in str(described["broken"].fault)
