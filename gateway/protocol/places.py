@@ -1,0 +1,305 @@
+"""Where text sits in a request and in an answer: the one place that knows, a table for each route.
+
+The tables name what is *not* text. A field that nobody has named is taken for text, for some engine or chat template
+may read it. Not text are the parameters that a model never reads, among them ``stop`` and ``bad_words``: who asks a
+model not to say a word must be able to name it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.protocol import jsontext
+from gateway.protocol.text import Joined, Json, Key, Text, Value
+from gateway.protocol.unread import forbidden, has_token_ids, media_urls
+
+__all__ = ["Text", "answer_texts", "forbidden", "has_token_ids", "media_urls", "request_texts"]
+
+Reader = Callable[[list[Text], Any, Any, str, str | None], None]
+"""Adds the texts in ``container[at]`` to the list, given the path of the place and the role of the message."""
+
+_PATH_LENGTH = 200  # names in a path are the caller's own: deep under long ones a path is cut short
+_JSON_EFFORT = 4_000_000_000  # bounds what editing every value of one JSON text may cost, about a second
+
+_ROLES = frozenset({"system", "user", "assistant", "tool", "developer", "function"})
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
+_TEXT_FIELDS = ("text", "thinking", "refusal")  # of a content part
+_MEDIA = frozenset(
+    {"image_url", "input_image", "image_pil", "audio_url", "input_audio", "video_url", "file"}
+    | {"image_embeds", "audio_embeds", "video_embeds", "prompt_embeds", "data", "detail", "uuid", "cache_control"}
+)
+#: What JSON Schema and OpenAI's own forms are made of: as a member's name, or under "type", no text of a caller.
+_FORM = frozenset(
+    {"type", "string", "number", "integer", "boolean", "object", "array", "null", "function", "name", "description"}
+    | {"parameters", "properties", "required", "items", "enum", "title", "format", "default", "additionalProperties"}
+    | {"anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "const", "pattern", "minimum", "maximum", "strict"}
+    | {"json_schema", "json_object", "schema", "text", "content", "json", "regex", "choice", "grammar"}
+    | {"structural_tag", "image_url", "url", "input", "role", "id", "doc_id", "examples", "minItems", "maxItems"}
+)
+_HOLDERS = frozenset({str, dict, list})
+
+
+def request_texts(route: str, body: dict[str, Any]) -> list[Text]:
+    """Return every text of a request, in order; KeyError for a route whose texts nobody knows: it is not served."""
+    return _texts(_REQUESTS[route], body)
+
+
+def answer_texts(route: str, body: dict[str, Any]) -> list[Text]:
+    """Return every text of a whole answer, in order; KeyError for an unknown route."""
+    return _texts(_ANSWERS[route], body)
+
+
+def _texts(readers: dict[str, Reader | None], body: dict[str, Any]) -> list[Text]:
+    found: list[Text] = []
+    other = readers.get("*")
+    for field, value in body.items():
+        if type(value) in _HOLDERS:
+            reader = readers.get(field, other)
+            if reader is not None:
+                reader(found, body, field, field[:_PATH_LENGTH], None)
+    return found
+
+
+def _under(path: str, name: str | int) -> str:
+    if len(path) >= _PATH_LENGTH:
+        return path
+    return f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name[:_PATH_LENGTH]}"
+
+
+def _anything(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """Every string in a value, and the names of its members. With a stack of its own: a body may be deep."""
+    waiting: list[tuple[Any, Any, str, Key | None]] = [(container, at, path, None)]
+    while waiting:
+        container, at, path, key = waiting.pop()
+        if key is not None:
+            found.append(key)
+        value = container[at]
+        if isinstance(value, str):
+            if at == "type" and value in _FORM:
+                continue
+            text = Text(container, at, path, role)
+            found.append(text)
+            if key is not None:
+                key.value = text
+        elif isinstance(value, dict):
+            members = [
+                (value, name, _under(path, name), None if name in _FORM else Key(value, name, path, ordinal))
+                for ordinal, name in enumerate(value)
+            ]
+            waiting += reversed(members)
+        elif isinstance(value, list) and not _HOLDERS.isdisjoint(map(type, value)):  # token ids hold no text
+            waiting += [(value, index, _under(path, index), None) for index in range(len(value) - 1, -1, -1)]
+
+
+def _messages(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """A conversation, or several (embeddings)."""
+    messages = container[at]
+    if not isinstance(messages, list) or not {dict, list} & set(map(type, messages)):
+        _anything(found, container, at, path, role)
+        return
+    for index, message in enumerate(messages):
+        place = f"{path}[{index}]"
+        if isinstance(message, dict):
+            _message(found, message, place)
+        elif isinstance(message, list) and path.count("[") == 0:
+            _messages(found, messages, index, place, role)
+        else:
+            _anything(found, messages, index, place, role)
+
+
+def _message(found: list[Text], message: dict[str, Any], path: str, role: str | None = None) -> None:
+    said = message.get("role")
+    role = said if isinstance(said, str) else role
+    for field, value in message.items():
+        if isinstance(value, str):
+            if _is_text_of_message(field, value):
+                found.append(Text(message, field, _under(path, field), role))
+        elif type(value) in _HOLDERS:
+            _MESSAGE.get(field, _anything)(found, message, field, _under(path, field), role)
+
+
+def _is_text_of_message(field: str, value: str) -> bool:
+    if field == "role":  # a template writes any role into the prompt
+        return value not in _ROLES
+    return field != "tool_call_id" or not _PLAIN_ID.fullmatch(value)
+
+
+def _content(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """Content parts: adjacent text parts are one text, anything else between them parts them."""
+    parts = container[at]
+    if not isinstance(parts, list):
+        _anything(found, container, at, path, role)
+        return
+    run: list[tuple[Any, str | int]] = []
+    begun = path
+    for index, part in enumerate(parts):
+        field = _text_field(part)
+        if field is None:
+            _join(found, run, begun, role)
+            run = []
+        elif not run:
+            begun = f"{path}[{index}]" if isinstance(part, str) else f"{path}[{index}].{field}"
+        if field is not None:
+            run.append((parts, index) if isinstance(part, str) else (part, field))
+        if isinstance(part, dict):
+            _rest_of_part(found, part, field, f"{path}[{index}]", role)
+        elif isinstance(part, list):
+            _anything(found, parts, index, f"{path}[{index}]", role)
+    _join(found, run, begun, role)
+
+
+def _text_field(part: Any) -> str | None:
+    """Name the field of a content part that holds its text; "" where the part itself is the text."""
+    if isinstance(part, str):
+        return ""
+    if isinstance(part, dict):
+        return next((field for field in _TEXT_FIELDS if isinstance(part.get(field), str)), None)
+    return None
+
+
+def _join(found: list[Text], run: list[tuple[Any, str | int]], path: str, role: str | None) -> None:
+    if len(run) == 1:
+        found.append(Text(*run[0], path, role))
+    elif run:
+        found.append(Joined(run, path, role))
+
+
+def _rest_of_part(found: list[Text], part: dict[str, Any], field: str | None, path: str, role: str | None) -> None:
+    """What a part holds beside its text: vLLM hands unknown fields of a text part to the chat template."""
+    for name, value in part.items():
+        if name not in _MEDIA and name not in {field, "type"} and type(value) in _HOLDERS:
+            _anything(found, part, name, _under(path, name), role)
+
+
+def _calls(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """Tool calls: name, and each value of the arguments."""
+    calls = container[at]
+    if not isinstance(calls, list):
+        _anything(found, container, at, path, role)
+        return
+    for index, call in enumerate(calls):
+        place = f"{path}[{index}]"
+        if not isinstance(call, dict):
+            _anything(found, calls, index, place, role)
+            continue
+        for field, value in call.items():
+            if field == "function" and isinstance(value, dict):
+                _function(found, call, field, f"{place}.function", role)
+            elif type(value) in _HOLDERS and not _is_id(field, value):
+                _anything(found, call, field, _under(place, field), role)
+
+
+def _is_id(field: str, value: Any) -> bool:
+    return field in {"id", "type"} and isinstance(value, str) and _PLAIN_ID.fullmatch(value) is not None
+
+
+def _function(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    function = container[at]
+    if not isinstance(function, dict):
+        _anything(found, container, at, path, role)
+        return
+    for field, value in function.items():
+        if field == "arguments" and isinstance(value, str):
+            _json(found, function, field, f"{path}.arguments", role)
+        elif type(value) in _HOLDERS:
+            _anything(found, function, field, _under(path, field), role)
+
+
+def _json(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """A string of JSON: each value a text. What an engine could not read as JSON is one plain text."""
+    raw = container[at]
+    if not isinstance(raw, str):
+        _anything(found, container, at, path, role)
+    elif not jsontext.is_json(raw):
+        found.append(Text(container, at, path, role))
+    else:
+        whole = Json(container, at)
+        if len(whole) * (80 * len(whole) + len(raw)) > _JSON_EFFORT:
+            raise InvalidRequest(f"{path} holds more values than can be checked.", param=path)
+        found += [Value(whole, index, path, role) for index in range(len(whole))]
+
+
+def _structured(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    constraint = container[at]
+    if not isinstance(constraint, dict):
+        _anything(found, container, at, path, role)
+        return
+    for field in constraint:
+        (_json if field == "json" else _anything)(found, constraint, field, _under(path, field), role)
+
+
+def _prediction(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    if isinstance(container[at], dict):
+        _message(found, container[at], path, role)
+    else:
+        _anything(found, container, at, path, role)
+
+
+def _choice_of_tool(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    if not isinstance(container[at], str):  # "auto", "none", "required"
+        _anything(found, container, at, path, role)
+
+
+def _audio(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    audio = container[at]
+    if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
+        found.append(Text(audio, "transcript", f"{path}.transcript", role))
+
+
+def _choices(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    choices = container[at]
+    for index, choice in enumerate(choices if isinstance(choices, list) else ()):
+        if not isinstance(choice, dict):
+            continue
+        if isinstance(choice.get("message"), dict):
+            _message(found, choice["message"], f"{path}[{index}].message", role)
+        if isinstance(choice.get("text"), str):
+            found.append(Text(choice, "text", f"{path}[{index}].text", role))
+
+
+_MESSAGE: dict[str, Reader] = {
+    "audio": _audio,
+    "content": _content,
+    "function_call": _function,
+    "tool_calls": _calls,
+}
+
+#: Fields that are no text: parameters whose strings no model reads. The others' numbers and flags need no mention.
+_PARAMETERS = (
+    *("model", "stream_options", "stop", "bad_words", "user", "metadata", "safety_identifier", "sluice"),
+    *("request_id", "session_id", "cache_salt", "prompt_cache_key", "service_tier", "reasoning_effort", "verbosity"),
+    *("logit_bias", "stop_token_ids", "allowed_token_ids", "logprob_token_ids", "truncation_side", "modalities"),
+    *("kv_transfer_params", "ec_transfer_params", "vllm_xargs", "mm_processor_kwargs", "media_io_kwargs", "audio"),
+    *("encoding_format", "embed_dtype", "endianness", "prompt_embeds", "tokens", "repetition_detection"),
+    *("guided_decoding_backend", "prompt_cache_retention", "store", "include"),
+)
+
+_REQUEST: dict[str, Reader | None] = {
+    **dict.fromkeys(_PARAMETERS),
+    "*": _anything,
+    "function_call": _choice_of_tool,
+    "input": _messages,
+    "messages": _messages,
+    "prediction": _prediction,
+    "structured_outputs": _structured,
+    "tool_choice": _choice_of_tool,
+}
+
+_REQUESTS: dict[str, dict[str, Reader | None]] = {
+    "/detokenize": _REQUEST,
+    "/tokenize": _REQUEST,
+    "/v1/chat/completions": _REQUEST,
+    "/v1/completions": _REQUEST,
+    "/v1/embeddings": _REQUEST,
+}
+
+_ANSWERS: dict[str, dict[str, Reader | None]] = {
+    "/detokenize": {"prompt": _anything},
+    "/tokenize": {},  # its strings are the request's, which were checked
+    "/v1/chat/completions": {"choices": _choices, "prompt_text": _anything},
+    "/v1/completions": {"choices": _choices, "prompt_text": _anything},
+    "/v1/embeddings": {},
+}
