@@ -8,7 +8,7 @@ import socket
 import pytest
 from hypothesis import settings
 
-# The machine is shared with a real engine: how long an example takes says nothing. CI tries the same examples each time.
+# A real engine shares the machine: how long an example takes says nothing. CI tries the same examples each time.
 settings.register_profile("sluice", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("sluice")
 
