@@ -8,8 +8,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 # The first Python of a fitting version; another one: make PYTHON=/path/to/python3.12 …
 FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
-  $$p -c '$(FITS)' 2>/dev/null && echo $$p && break; done)
+PYTHON ?= $(eval PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+  $$p -c '$(FITS)' 2>/dev/null && echo $$p && break; done))$(PYTHON)
 BIN := .venv/bin
 ARGS ?=
 PYTEST_ARGS ?=
