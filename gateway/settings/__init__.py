@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ __all__ = [
     "ENVIRONMENT",
     "ChainEntry",
     "ConfigurationError",
+    "Embedded",
     "EngineEntry",
     "EngineSettings",
     "Key",
@@ -55,10 +58,29 @@ def environment() -> Mapping[str, str]:
     return os.environ  # noqa: TID251 - this is the place
 
 
-def load(file: Path | None, environ: Mapping[str, str], server: Mapping[str, Any] | None = None) -> Settings:
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """The engine that sluice up runs: it takes the place of the first model's engines.
+
+    ``model`` is what callers name it; None leaves that to the file, or to the engine where the file has no models.
+    """
+
+    url: str
+    served_model: str
+    api_key: str | None = None
+    model: str | None = None
+
+
+def load(
+    file: Path | None,
+    environ: Mapping[str, str],
+    server: Mapping[str, Any] | None = None,
+    embedded: Embedded | None = None,
+) -> Settings:
     """Read the configuration: ``file``, else SLUICE_CONFIG, else the model at SLUICE_ENGINE_URL; check it as a whole.
 
-    ``server`` overrides scalars of that section (command-line options), as SLUICE_SERVER__… in ``environ`` do.
+    ``server`` overrides scalars of that section (command-line options), as SLUICE_SERVER__… in ``environ`` do. What is
+    returned can be read again in the same way: ``settings.reread()``.
 
     Raises:
         ConfigurationError: with one line for each fault.
@@ -68,7 +90,9 @@ def load(file: Path | None, environ: Mapping[str, str], server: Mapping[str, Any
         file = Path(environ["SLUICE_CONFIG"])
     document = Document(_text(file), environ) if file else Document("", environ)
     data, origins, warnings = _overridden(document.data, environ, server or {})
-    if not data.get("models") and (url := environ.get("SLUICE_ENGINE_URL")):
+    if embedded is not None:
+        data = {**data, "models": _served_by(embedded, data.get("models"))}
+    elif not data.get("models") and (url := environ.get("SLUICE_ENGINE_URL")):
         data = {**data, "models": [{"name": ANY_MODEL, "engines": [{"url": url}]}]}
         origins["models", 0, "engines", 0, "url"] = "SLUICE_ENGINE_URL"
     source = Source(str(file) if file else "sluice", document.lines, origins)
@@ -79,8 +103,16 @@ def load(file: Path | None, environ: Mapping[str, str], server: Mapping[str, Any
     settings = _checked(data, file, faults)
     if settings is None:
         raise ConfigurationError(source.faults(faults))
-    settings._file, settings._source, settings._warnings = file, source, tuple(warnings)  # noqa: SLF001 - its maker
-    return settings
+    again = partial(load, file, environ, server, embedded)
+    return settings.of(file, source, warnings, again)
+
+
+def _served_by(embedded: Embedded, models: Any) -> list[Any]:
+    first, *others = models if isinstance(models, list) and models else [{}]
+    first = first if isinstance(first, dict) else {}
+    engine = {"url": embedded.url, "served_model": embedded.served_model, "api_key": embedded.api_key}
+    name = embedded.model or first.get("name", embedded.served_model)
+    return [{**first, "name": name, "engines": [engine]}, *others]
 
 
 def _checked(data: dict[str, Any], file: Path | None, faults: list[tuple[Where, str]]) -> Settings | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -245,6 +246,7 @@ class Settings(Section):
     _file: Path | None = PrivateAttr(default=None)
     _source: Source = PrivateAttr(default_factory=Source)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _again: Callable[[], Settings] | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -255,6 +257,15 @@ class Settings(Section):
         if not isinstance(server, dict) or server.get("host") is not None:
             return data
         return {**data, "server": {**server, "host": "127.0.0.1"}}
+
+    def of(self, file: Path | None, source: Source, warnings: Sequence[str], again: Callable[[], Settings]) -> Self:
+        """Say where this was read from, and how it is read again. For whoever has read it."""
+        self._file, self._source, self._warnings, self._again = file, source, tuple(warnings), again
+        return self
+
+    def reread(self) -> Settings:
+        """Read file, environment and command line again. Raises ConfigurationError."""
+        return self._again() if self._again else self
 
     @property
     def file(self) -> Path | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, environment, load
+from gateway.settings import ConfigurationError, Embedded, environment, load
 
 MINIMAL = "models:\n  - name: m\n    aliases: [gpt-4o-mini]\n    engines: [{url: 'http://127.0.0.1:8100'}]\n"
 
@@ -127,6 +129,28 @@ def test_aliases_become_the_models_own_name(file: Path) -> None:
     settings = load(file, {})
     assert settings.keys[0].models == ["m"]
     assert [entry.models for entry in settings.chain] == [["m"], None]
+
+
+def test_settings_are_read_again_as_they_were_read(file: Path) -> None:
+    settings = load(file, {"SLUICE_SERVER__PORT": "9000"}, {"workers": 2})
+    file.write_text(MINIMAL.replace("name: m", "name: n"))
+    again = pickle.loads(pickle.dumps(settings)).reread()
+    assert (again.models[0].name, again.server.port, again.server.workers) == ("n", 9000, 2)
+    file.write_text("")
+    with pytest.raises(ConfigurationError):
+        settings.reread()
+
+
+def test_an_embedded_engine_serves_the_first_model(file: Path) -> None:
+    embedded = Embedded("http://127.0.0.1:9", "smollm2", "k")
+    (model,) = load(file, {}, None, embedded).models
+    assert (model.name, model.aliases, model.engines[0].served_model) == ("m", ["gpt-4o-mini"], "smollm2")
+    assert (model.engines[0].url, model.engines[0].name) == ("http://127.0.0.1:9", "m-0")
+    (named,) = load(file, {}, None, replace(embedded, model="x/y")).models
+    assert (named.name, named.aliases) == ("x/y", ["gpt-4o-mini"])
+    file.write_text("timeouts: {idle_s: 5}\n")
+    (alone,) = load(file, {}, None, embedded).models
+    assert (alone.name, alone.engines[0].served_model) == ("smollm2", "smollm2")
 
 
 def test_the_process_environment_is_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
