@@ -1,0 +1,59 @@
+"""One version of the configuration as objects: what an exchange sees from start to end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.admission.keys import Keyring
+from gateway.pipeline import Chain
+from gateway.protocol.openai import Ceilings
+from gateway.upstream.engine import Engine
+
+#: The model that stands for whatever its engine serves.
+ANY_MODEL = "*"
+
+
+@dataclass(slots=True)
+class Load:
+    """How much of a model is in use. It outlives the versions of the configuration."""
+
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What clients put into "model", and where it runs."""
+
+    name: str
+    engines: tuple[Engine, ...]
+    ceilings: Ceilings
+    max_in_flight: int = 64
+    isolate_prefix_cache: bool = False
+    tokenizer: str | None = None
+    created: int = 0
+    load: Load = field(default_factory=Load)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """In seconds. ``first_token`` and ``idle`` are for streams; a whole answer has ``connect`` and ``total``."""
+
+    connect: float = 3.0
+    first_token: float = 120.0
+    idle: float = 60.0
+    total: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Everything a request needs to know of the configuration; swapped as a whole."""
+
+    version: int
+    models: Mapping[str, Model]  # by name and by alias
+    keys: Keyring
+    chain: Chain
+    timeouts: Timeouts = Timeouts()
+    heartbeat_s: float = 15.0
+    media_hosts: frozenset[str] = frozenset()
+    max_body_bytes: int = 10 * 1024 * 1024

@@ -1,0 +1,106 @@
+"""Logprobs repeat the text: what is held back, masked or blocked there is so here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+Edits = Sequence[tuple[int, int, str]]
+
+
+class LogprobQueue:
+    """The logprobs (and token ids) of one choice's chunks whose text has not all been shown, in order.
+
+    Positions are code points of the choice's original text.
+    """
+
+    __slots__ = ("_edits", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, int, str, Any, Any]] = []  # start, end, text, logprobs, token ids
+        self._edits: list[tuple[int, int, str]] = []
+
+    @property
+    def empty(self) -> bool:
+        """Is nothing waiting?"""
+        return not self._waiting
+
+    def feed(
+        self,
+        logprobs: bytes | msgspec.Raw,
+        token_ids: bytes | msgspec.Raw,
+        text: str,
+        fed: int,
+        told: int,
+        edits: Edits,
+    ) -> tuple[Any, Any]:
+        """Take one chunk's logprobs; ``text`` ends at ``fed``; return the logprobs and token ids to show up to ``told``."""
+        self._waiting.append(
+            (fed - len(text), fed, text, msgspec.json.decode(logprobs), msgspec.json.decode(token_ids))
+        )
+        return self.release(told, edits, None)
+
+    def release(self, told: int, edits: Edits, before: tuple[Any, Any] | None) -> tuple[Any, Any]:
+        """Return what belongs to the text up to ``told``, behind what ``before`` holds already."""
+        self._edits += edits
+        logprobs, ids = before if before is not None else (None, None)
+        while self._waiting and self._waiting[0][1] <= told:
+            start, end, text, entries, tokens = self._waiting.pop(0)
+            touching = [(a - start, b - start, new) for a, b, new in self._edits if a < end and b > start]
+            logprobs = _joined(logprobs, masked(entries, text, touching) if touching else entries)
+            ids = _joined(ids, None if touching else tokens)
+        floor = self._waiting[0][0] if self._waiting else told
+        self._edits = [edit for edit in self._edits if edit[1] > floor]
+        return logprobs, ids
+
+
+def _joined(first: Any, second: Any) -> Any:
+    if not first or not second:
+        return first or second
+    if isinstance(first, list):
+        return first + second
+    return {key: (first.get(key) or []) + (second.get(key) or []) for key in {**first, **second}}
+
+
+def masked(logprobs: Any, text: str, edits: Edits) -> Any:
+    """Return logprobs in which no token repeats an edited part of ``text``.
+
+    Where the tokens do not join to the text (a character cut into byte tokens) every one of them is masked.
+    """
+    if not isinstance(logprobs, dict):
+        return logprobs
+    if "tokens" in logprobs:
+        return _masked_completion(logprobs, text, edits)
+    return {key: _masked_list(value, text, edits) if key == "content" else value for key, value in logprobs.items()}
+
+
+def _touched(tokens: Sequence[str], text: str, edits: Edits) -> list[bool]:
+    if "".join(tokens) != text:
+        return [True] * len(tokens)
+    touched, at = [], 0
+    for token in tokens:
+        touched.append(any(start < at + len(token) and end > at for start, end, _ in edits))
+        at += len(token)
+    return touched
+
+
+def _masked_list(entries: Any, text: str, edits: Edits) -> Any:
+    if not isinstance(entries, list):
+        return entries
+    tokens = [str(entry.get("token", "")) for entry in entries]
+    return [
+        {**entry, "token": "*" * len(token), "bytes": list(b"*" * len(token)), "top_logprobs": []} if hit else entry
+        for entry, token, hit in zip(entries, tokens, _touched(tokens, text, edits), strict=True)
+    ]
+
+
+def _masked_completion(logprobs: dict[str, Any], text: str, edits: Edits) -> dict[str, Any]:
+    tokens = [str(token) for token in logprobs.get("tokens") or []]
+    touched = _touched(tokens, text, edits)
+    shown = ["*" * len(token) if hit else token for token, hit in zip(tokens, touched, strict=True)]
+    tops = logprobs.get("top_logprobs")
+    if isinstance(tops, list):
+        tops = [None if hit else top for top, hit in zip(tops, touched, strict=False)]
+    return {**logprobs, "tokens": shown, "top_logprobs": tops}

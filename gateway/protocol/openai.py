@@ -1,0 +1,147 @@
+"""The OpenAI fields that the gateway itself relies on: checked when a request comes, set when it goes to an engine.
+
+Everything else in a body belongs to the caller and the engine. What is checked here is what the gateway would otherwise
+misread: vLLM's models are lax ("true" streams, "5000" is a number), ours are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.errors import InvalidRequest
+from gateway.protocol import unread
+from gateway.protocol.guided import translate_guided
+
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+GENERATES = frozenset({CHAT, COMPLETIONS})
+#: The routes whose text we know and check; nothing else is passed on.
+ROUTES = (CHAT, COMPLETIONS, "/v1/embeddings", "/tokenize", "/detokenize")
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What one request may ask of a model."""
+
+    max_output_tokens: int | None  # None: the engine's own
+    max_choices: int
+    max_prompts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for, as far as the gateway has to know."""
+
+    model: str
+    stream: bool = False
+    want_usage: bool = False
+    choices: int = 1
+    output_tokens: int = 0  # over all choices, at most
+    clamped: bool = False
+
+
+def read(route: str, body: dict[str, Any]) -> Asked:
+    """Check the fields every request has. Raises InvalidRequest naming the field."""
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidRequest("model must be a string: the name of a model (GET /v1/models lists them).", param="model")
+    if route not in GENERATES:
+        return Asked(model)
+    stream = body.get("stream")
+    if stream is not None and stream is not True and stream is not False:
+        raise InvalidRequest("stream must be true or false.", param="stream")
+    options = body.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise InvalidRequest("stream_options must be an object.", param="stream_options")
+    usage = options.get("include_usage") if options else None
+    if usage is not None and not isinstance(usage, bool):
+        raise InvalidRequest(
+            "stream_options.include_usage must be true or false.", param="stream_options.include_usage"
+        )
+    return Asked(model, bool(stream), bool(usage))
+
+
+def check(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> None:
+    """Refuse what no engine is to be asked. Raises InvalidRequest naming the field."""
+    if (path := unread.forbidden(route, body)) is not None:
+        raise InvalidRequest("A request may not bring a chat template of its own.", param=path)
+    for path, url in unread.media_urls(route, body):
+        if url[:5].lower() != "data:" and _host(url) not in media_hosts:
+            raise InvalidRequest("Media may come as data URLs, or from a host that the operator allows.", param=path)
+
+
+def _host(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or "@" in parts.netloc or "\\" in url:
+            return None
+        return parts.hostname
+    except ValueError:
+        return None
+
+
+def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> Asked:
+    """Hold a request to its model's ceilings, in place: too many choices or prompts are refused, tokens are clamped.
+
+    Raises InvalidRequest.
+    """
+    if route not in GENERATES:
+        return asked
+    choices = _count(body, "n", ceilings.max_choices)
+    if route == COMPLETIONS:
+        _count(body, "best_of", ceilings.max_choices)
+        prompt = body.get("prompt")
+        if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+            if len(prompt) > ceilings.max_prompts:
+                raise InvalidRequest(f"prompt may hold at most {ceilings.max_prompts} prompts.", param="prompt")
+            choices *= len(prompt)
+    ceiling = ceilings.max_output_tokens
+    clamped, named = False, 16 if route == COMPLETIONS else 0  # 16 is what OpenAI and vLLM take for completions
+    for field in ("max_completion_tokens", "max_tokens"):
+        value = body.get(field)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidRequest(f"{field} must be a whole number.", param=field)
+        if ceiling is not None and value > ceiling:
+            body[field] = value = ceiling
+            clamped = True
+        named = max(named, int(value))
+    if not named and ceiling is not None:
+        body["max_tokens"] = named = ceiling
+    return Asked(asked.model, asked.stream, asked.want_usage, choices, named * choices, clamped)
+
+
+def _count(body: dict[str, Any], field: str, ceiling: int) -> int:
+    value = body.get(field)
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidRequest(f"{field} must be a whole number of at least 1.", param=field)
+    if value > ceiling:
+        raise InvalidRequest(f"{field} may be at most {ceiling}.", param=field)
+    return value
+
+
+def for_engine(
+    route: str, body: dict[str, Any], *, model: str | None, stream: bool, cache_salt: str | None
+) -> dict[str, Any]:
+    """Return the body that the engine gets: its own name for the model, usage asked for, guided fields translated.
+
+    Raises InvalidRequest.
+    """
+    sent = {**body, "model": model} if model is not None else dict(body)
+    sent.pop("sluice", None)  # ours
+    if route not in GENERATES:
+        return sent
+    translate_guided(sent)
+    if stream:
+        sent["stream_options"] = {**(sent.get("stream_options") or {}), "include_usage": True}
+    elif body.get("stream"):
+        sent["stream"] = False
+        sent.pop("stream_options", None)
+    if cache_salt is not None:
+        sent["cache_salt"] = cache_salt
+    return sent

@@ -1,0 +1,153 @@
+"""A whole answer without I/O: the same filters as for a stream, fed with one piece; and a whole answer told as a stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from gateway.errors import EngineError
+from gateway.protocol import sse
+from gateway.protocol.arguments import ArgumentsFilter
+from gateway.protocol.logprobs import masked
+from gateway.protocol.stream import ABORTED, BROKE_OFF, NONSENSE, TEXT_KINDS, Chunk, MakeFilter, Usage, decode_chunk
+
+#: vLLM's own floor of a log probability; JSON has no -Infinity.
+FLOOR = -9999.0
+_CONSTANTS = {"-Infinity": FLOOR, "Infinity": -FLOOR, "NaN": None}
+
+
+class WholeAnswer:
+    """One whole answer. ``raw`` is what the caller gets: the engine's bytes, unless something had to change.
+
+    Raises EngineError where it is no answer.
+    """
+
+    __slots__ = ("_body", "chars", "chunk", "finish_reasons", "raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self._body: dict[str, Any] | None = None
+        self.chars = 0
+        try:
+            self.chunk: Chunk = decode_chunk(raw)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            self.chunk = self._lenient(raw)
+        self.finish_reasons = [choice.finish_reason or "" for choice in self.chunk.choices or ()]
+        if not ABORTED.isdisjoint(self.finish_reasons):
+            raise EngineError(BROKE_OFF)
+
+    def _lenient(self, raw: bytes) -> Chunk:
+        """Some engines write -Infinity and NaN, which are not JSON."""
+        try:
+            self._body = json.loads(raw, parse_constant=_CONSTANTS.__getitem__)
+            return msgspec.convert(self._body, Chunk)
+        except (ValueError, RecursionError, msgspec.ValidationError) as fault:
+            raise EngineError(NONSENSE) from fault
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the engine counted."""
+        return self.chunk.usage
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer as an object; from now on it is written anew."""
+        if self._body is None:
+            self._body = msgspec.json.decode(self.raw)
+            if not isinstance(self._body, dict):
+                raise EngineError(NONSENSE)
+        return self._body
+
+    def filter(self, make_filter: MakeFilter) -> None:
+        """Send every text of every choice through its channel's filter. Raises whatever a filter that failed raises."""
+        for position, choice in enumerate(self.chunk.choices or ()):
+            message = choice.message
+            fields = (
+                [("content", choice.text)]
+                if message is None
+                else [(kind, getattr(message, kind)) for kind in TEXT_KINDS]
+            )
+            for kind, text in fields:
+                if text:
+                    self._text(position, choice.index, kind, text, make_filter)
+            calls = message.tool_calls if message is not None else None
+            for tool, call in enumerate(calls or ()):
+                if call.function is not None and call.function.arguments:
+                    self._arguments(position, choice.index, tool, call.function.arguments, make_filter)
+            if message is not None and message.function_call is not None and message.function_call.arguments:
+                self._arguments(position, choice.index, -1, message.function_call.arguments, make_filter)
+
+    def _text(self, position: int, index: int, kind: str, text: str, make_filter: MakeFilter) -> None:
+        self.chars += len(text)
+        channel = make_filter(index, "content" if kind == "content" else kind.removesuffix("_content"), 0)
+        if channel is None:
+            return
+        shown, edits = channel.feed(text)
+        tail, more = channel.finish()
+        blocked = channel.blocked is not None
+        if shown + tail == text and not blocked:
+            return
+        choice = self.body["choices"][position]
+        (choice["message"] if "message" in choice else choice)[kind if "message" in choice else "text"] = shown + tail
+        if kind == "content":
+            touched = [*edits, *more, *([(channel.told, len(text), "")] if blocked else [])]
+            choice["logprobs"] = masked(choice.get("logprobs"), text, touched)
+            for repeats in ("token_ids", "routed_experts"):
+                if choice.get(repeats) is not None:
+                    choice[repeats] = None
+        if blocked:
+            self._end(position)
+
+    def _arguments(self, position: int, index: int, tool: int, raw: str, make_filter: MakeFilter) -> None:
+        self.chars += len(raw)
+        if make_filter(index, "arguments", tool) is None:
+            return
+        channel = ArgumentsFilter(lambda: make_filter(index, "arguments", tool))
+        shown = channel.feed(raw) + channel.finish()
+        if shown != raw or channel.blocked is not None:
+            message = self.body["choices"][position]["message"]
+            call = message["function_call"] if tool < 0 else message["tool_calls"][tool]["function"]
+            call["arguments"] = shown
+        if channel.blocked is not None:
+            self._end(position)
+
+    def _end(self, position: int) -> None:
+        choice = self.body["choices"][position]
+        choice["finish_reason"] = self.finish_reasons[position] = "content_filter"
+        if "stop_reason" in choice:
+            choice["stop_reason"] = None
+
+    def close(self, model: str, extra: dict[str, Any] | None) -> bytes:
+        """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+        if self.chunk.model is not None and self.chunk.model != model:
+            self.body["model"] = model
+        if extra:
+            self.body["sluice"] = {**self.body.get("sluice", {}), **extra}
+        return self.raw if self._body is None else msgspec.json.encode(self._body)
+
+
+def as_stream(body: dict[str, Any], *, want_usage: bool) -> bytes:
+    """Tell a whole answer as the stream that the caller asked for: a chunk with the text, one with the end, usage."""
+    chat = body.get("object") == "chat.completion"
+    head = {key: body[key] for key in ("id", "created", "model") if key in body}
+    head["object"] = "chat.completion.chunk" if chat else "text_completion"
+    frames: list[dict[str, Any]] = []
+    for choice in body.get("choices", ()):
+        rest = {key: value for key, value in choice.items() if key not in {"message", "finish_reason", "stop_reason"}}
+        end = {key: choice[key] for key in ("finish_reason", "stop_reason") if key in choice}
+        if chat:
+            delta = dict(choice.get("message") or {})
+            calls = delta.get("tool_calls")
+            if calls:
+                delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+            frames.append({**head, "choices": [{**rest, "delta": delta, "finish_reason": None}]})
+            frames.append({**head, "choices": [{"index": rest.get("index", 0), "delta": {}, "logprobs": None, **end}]})
+        else:
+            frames.append({**head, "choices": [{**rest, **end}]})
+    if want_usage and body.get("usage") is not None:
+        frames.append({**head, "choices": [], "usage": body["usage"]})
+    if frames and "sluice" in body:
+        frames[-1]["sluice"] = body["sluice"]
+    return b"".join(sse.encode(msgspec.json.encode(frame)) for frame in frames) + sse.DONE

@@ -1,0 +1,83 @@
+"""The OpenAI surface: which path is which exchange. What is not here does not exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.admission.keys import Principal
+from gateway.caller import send_failure, send_json
+from gateway.errors import ModelNotFound, NotFound
+from gateway.live import ANY_MODEL, Live, Model
+from gateway.protocol.openai import ROUTES
+from gateway.relay import Meters, Relay
+
+MODELS = "/v1/models"
+_RELAYED = frozenset(ROUTES)
+
+
+
+class Routes:
+    """Plain ASGI in front of the rest: nothing of a framework runs for an exchange."""
+
+    def __init__(self, meters: Meters, others: ASGIApp) -> None:
+        self._meters, self._others = meters, others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._others(scope, receive, send)
+            return
+        path: str = scope["path"]
+        if path.endswith("/") and path != "/":
+            path = path.removesuffix("/")
+            scope["path"] = path
+            scope["raw_path"] = scope.get("raw_path", b"").rstrip(b"/")
+        method: str = scope["method"]
+        if path in _RELAYED:
+            if method == "POST":
+                relay = Relay(scope["sluice.live"], path, scope["sluice.principal"], scope["sluice"],
+                              scope["sluice.body"], self._meters)
+                await relay(scope, receive, send)
+            else:
+                await send_failure(send, NotFound(f"{path} is asked with POST."))
+        elif path == MODELS or path.startswith(MODELS + "/"):
+            await self._models(path, method, scope, send)
+        else:
+            await self._others(scope, receive, send)
+
+    @staticmethod
+    async def _models(path: str, method: str, scope: Scope, send: Send) -> None:
+        live, principal = scope["sluice.live"], scope["sluice.principal"]
+        if method not in {"GET", "HEAD"}:
+            await send_failure(send, NotFound(f"{MODELS} is asked with GET."))
+            return
+        cards = model_cards(live, principal)
+        if path == MODELS:
+            await send_json(send, {"object": "list", "data": list(cards.values())})
+            return
+        name = path.removeprefix(MODELS + "/")
+        if name in cards:
+            await send_json(send, cards[name])
+        else:
+            await send_failure(send, ModelNotFound(f"The model `{name[:200]}` does not exist.", param="model"))
+
+
+def model_cards(live: Live, principal: Principal) -> dict[str, dict[str, Any]]:
+    """Return the card of each model that the key may use, by every name it goes by."""
+    cards: dict[str, dict[str, Any]] = {}
+    for name, model in live.models.items():
+        if not principal.may_use(model.name):
+            continue
+        if name == ANY_MODEL:
+            cards |= {card["id"]: card for engine in model.engines for card in engine.cards}
+        else:
+            cards[name] = _card(name, model)
+    return cards
+
+
+def _card(name: str, model: Model) -> dict[str, Any]:
+    lengths = [engine.max_model_len for engine in model.engines if engine.max_model_len]
+    card = {"id": name, "object": "model", "created": model.created, "owned_by": "sluice", "root": model.name, "parent": None}
+    return {**card, "max_model_len": min(lengths)} if lengths else card
