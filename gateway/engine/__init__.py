@@ -1,1 +1,1 @@
-"""Running vLLM: supervise it, prepare a model, install what it needs."""
+"""Running vLLM: install it, prepare a model, build its command, keep it alive, take it down without remains."""
