@@ -289,15 +289,15 @@ class Wire(asyncio.Protocol):
         self._head_size += len(name) + len(value) + 4
         if self._head_size > HEAD_BYTES or len(self._headers) == HEAD_FIELDS:
             self._refuse("too_large", "the head is over the limit")
-        if self._status:
-            return  # a trailer
+        if self._status:  # a trailer: nobody asked for any
+            return
         name = name.lower()
         if name == b"content-length":
             self._framed = True
         elif name == b"transfer-encoding":
             # Exactly this word, as llhttp reads it: anything else is a coding we did not ask for, or smuggling.
-            if value.lower() != b"chunked":
-                self._refuse("nonsense", "a transfer coding other than chunked")
+            if self._framed or value.lower() != b"chunked":
+                self._refuse("nonsense", "a transfer coding other than chunked, once")
             self._framed = True
         elif name == b"content-encoding" and value.strip().lower() not in {b"identity", b""}:
             self._refuse("nonsense", "a content coding that was not asked for")
