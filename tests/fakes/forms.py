@@ -38,6 +38,14 @@ def error(
     return {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
 
+def chunk(content: str | None = None, index: int = 0, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    """Build a plain chat chunk for scripts that write their own events."""
+    delta = {} if content is None else {"content": content}
+    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "smollm2"}
+    return head | {"choices": [choice]} | more
+
+
 def error_event(status: int, message: str = "it failed", kind: str = "InternalServerError") -> bytes:
     """Frame an error inside a stream: the one event that vLLM writes with spaces."""
     return b"data: " + json.dumps(error(status, message, kind)).encode() + b"\n\n"

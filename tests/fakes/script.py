@@ -119,6 +119,11 @@ def says(*pieces: Piece, finish: str | None = "stop", done: bool = True) -> Scri
     return script
 
 
+def paced(text: str, count: int, seconds: float) -> list[Piece]:
+    """Return pieces for ``says``: the same text over and over, with a pause after each."""
+    return [piece for _ in range(count) for piece in (text, seconds)]
+
+
 def streams(*events: Mapping[str, Any] | Action, done: bool = True) -> Script:
     """Answer with exactly these events (dicts are framed, bytes go as they are)."""
     actions = tuple(event(item) if isinstance(item, Mapping) else item for item in events)

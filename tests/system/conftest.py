@@ -1,0 +1,64 @@
+"""What the system tests share: a fake engine, a gateway in front of it, and gateways of a test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.vllm import FakeVLLM
+from tests.harness import Gateway, configuration, model, running_gateway
+
+#: Engines that a test may break: each is ejected for itself.
+FRAGILE = [f"fragile-{number}" for number in range(64)]
+_unbroken = itertools.cycle(FRAGILE)
+
+StartGateway = Callable[..., Gateway]
+
+
+@pytest.fixture(scope="session")
+def _engine() -> Iterator[FakeVLLM]:
+    with FakeVLLM() as fake:
+        yield fake
+
+
+@pytest.fixture
+def fake(_engine: FakeVLLM) -> Iterator[FakeVLLM]:
+    """The fake engine behind ``gateway``, with nothing scripted and nothing recorded."""
+    _engine.reset()
+    yield _engine
+    _engine.reset()
+
+
+@pytest.fixture(scope="session")
+def gateway(_engine: FakeVLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """The fixture configuration in front of the fake engine, started once."""
+    models = [
+        model("smollm2", _engine.url, aliases=["gpt-4o-mini"]),
+        model("org/m-1", _engine.url),
+        *(model(name, _engine.url) for name in FRAGILE),
+    ]
+    with running_gateway(configuration(models), tmp_path_factory.mktemp("gateway")) as started:
+        yield started
+
+
+@pytest.fixture
+def fragile() -> str:
+    """A model whose engine nobody has broken yet."""
+    return next(_unbroken)
+
+
+@pytest.fixture
+def start_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartGateway]:
+    """Start a gateway of the test's own; it ends with the test."""
+    with contextlib.ExitStack() as running:
+
+        def start(config: Mapping[str, Any], **options: Any) -> Gateway:
+            folder: Path = options.pop("folder", None) or tmp_path_factory.mktemp("gateway")
+            return running.enter_context(running_gateway(config, folder, **options))
+
+        yield start
