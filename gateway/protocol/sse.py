@@ -47,7 +47,7 @@ class Splitter:
         """Take the next bytes and return the frames they complete; raises FrameTooLong."""
         if self._pending or b"\r" in data:
             return self._feed_any(data)
-        if data.find(b"\n\n") == len(data) - 2 and data:
+        if len(data) > 1 and data.find(b"\n\n") == len(data) - 2:
             return [data]
         *frames, rest = data.split(b"\n\n")
         if rest:

@@ -1,0 +1,222 @@
+"""Builds every part from the settings and wires it; knows all the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from time import time
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp
+
+from gateway import __version__
+from gateway.admission.keys import Keyring, Principal
+from gateway.admission.limits import Limits
+from gateway.errors import NotFound
+from gateway.live import Live, Load, Model, Timeouts
+from gateway.middleware.access_log import AccessLog
+from gateway.middleware.auth import Auth
+from gateway.middleware.body import Body
+from gateway.middleware.request_id import RequestId
+from gateway.ops import Lifecycle, Ops
+from gateway.pipeline import Chain
+from gateway.protocol.openai import Ceilings
+from gateway.registry import build_chain
+from gateway.reload import Watch
+from gateway.routes import Routes
+from gateway.settings import ConfigurationError, EngineEntry, Key, Settings
+from gateway.settings import Model as ModelEntry
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.output import Output
+from gateway.telemetry.table import Table
+from gateway.upstream.client import Origin, Pool
+from gateway.upstream.engine import Engine
+from gateway.upstream.health import Health
+
+log = structlog.get_logger()
+
+#: A chain that was replaced is stopped when its last exchange must have ended.
+RETIRED_S = 5.0
+
+
+class Gateway:
+    """The running gateway: the version of the configuration in force, and what outlives versions.
+
+    Engines, limits and loads are kept by name over a reload, so that nothing in flight loses its place.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, chain: Chain) -> None:
+        self.metrics = metrics
+        self._settings = settings
+        self._began = int(time())
+        self._engines: dict[tuple[object, ...], Engine] = {}
+        self._limits: dict[str, Limits] = {}
+        self._loads: dict[str, Load] = {}
+        self._retired: set[asyncio.Task[None]] = set()
+        self.health = Health(self._engine_changed)
+        self.watch = Watch(self.reload)
+        self.live = self._built(settings, chain, version=1)
+
+    def current(self) -> Live:
+        """Return the version in force."""
+        return self.live
+
+    def usable(self) -> Mapping[str, Mapping[str, bool]]:
+        """Say of each model which of its engines can be used now."""
+        models = {model.name: model for model in self.live.models.values()}
+        now = asyncio.get_running_loop().time()
+        return {name: {engine.name: engine.available(now) for engine in model.engines} for name, model in models.items()}
+
+    async def run(self) -> None:
+        """Start the plugins and what runs beside the requests. Raises whatever a plugin raises at its start."""
+        self.watch.follow(files_of(self._settings, self.live.chain))
+        await self.live.chain.start()
+
+    async def reload(self) -> None:
+        """Read the configuration again: checked first, swapped at once; the last good one stays if it is wrong."""
+        try:
+            settings = await asyncio.to_thread(self._settings.reread)
+            links = await asyncio.to_thread(build_chain, settings.chain, settings.base, settings.source)
+        except ConfigurationError as fault:
+            self.metrics.reload("refused", self.live.version)
+            log.error("reload_refused", faults=str(fault).splitlines(), config_version=self.live.version)
+            return
+        chain = Chain(links)
+        try:
+            await chain.start()
+        except Exception as fault:  # noqa: BLE001 - a plugin may raise anything; the running chain stays
+            self.metrics.reload("refused", self.live.version)
+            log.error("reload_refused", faults=[type(fault).__name__], config_version=self.live.version)
+            return
+        before = self.live
+        self._settings = settings
+        self.live = self._built(settings, chain, version=before.version + 1)
+        self.watch.follow(files_of(settings, chain))
+        self.metrics.reload("ok", self.live.version)
+        log.info("reloaded", config_version=self.live.version)
+        retiring = asyncio.get_running_loop().create_task(self._retire(before))
+        self._retired.add(retiring)
+        retiring.add_done_callback(self._retired.discard)
+
+    async def _retire(self, before: Live) -> None:
+        """Stop the old chain when nothing can be using it any more."""
+        deadline = asyncio.get_running_loop().time() + before.timeouts.total
+        while any(load.in_flight for load in self._loads.values()) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(RETIRED_S)
+        await before.chain.stop()
+
+    async def stop(self) -> None:
+        """Stop the plugins and close what is open to engines."""
+        for task in self._retired:
+            task.cancel()
+        await self.live.chain.stop()
+        for engine in self._engines.values():
+            await engine.pool.close()
+
+    def _engine_changed(self, engine: Engine, up: bool) -> None:  # noqa: FBT001 - a callback's fact
+        self.metrics.engine_up(engine.name, up)
+        log.info("engine_up" if up else "engine_down", engine=engine.name)
+
+    def _built(self, settings: Settings, chain: Chain, *, version: int) -> Live:
+        models: dict[str, Model] = {}
+        for entry in settings.models:
+            model = self._model(entry, settings)
+            models |= dict.fromkeys((entry.name, *entry.aliases), model)
+        engines = [engine for model in {id(model): model for model in models.values()}.values() for engine in model.engines]
+        self._engines = {key: engine for key, engine in self._engines.items() if engine in engines}
+        self.metrics.known(models={model.name for model in models.values()}, engines={engine.name for engine in engines},
+                           plugins={link.name for link in chain.links})
+        self.metrics.config_version(version)
+        self.health.follow(engines)
+        times = settings.timeouts
+        server = settings.server
+        return Live(
+            version=version,
+            models=models,
+            keys=Keyring([self._principal(key) for key in settings.keys]),
+            chain=chain,
+            timeouts=Timeouts(times.connect_s, times.first_token_s, times.idle_s, times.total_s),
+            heartbeat_s=server.heartbeat_s,
+            media_hosts=frozenset(host.lower() for host in server.media_hosts),
+            max_body_bytes=server.max_body_bytes,
+        )
+
+    def _model(self, entry: ModelEntry, settings: Settings) -> Model:
+        return Model(
+            name=entry.name,
+            engines=tuple(self._engine(engine, settings) for engine in entry.engines),
+            ceilings=Ceilings(entry.max_output_tokens, entry.max_choices, entry.max_prompts),
+            max_in_flight=entry.max_in_flight,
+            isolate_prefix_cache=entry.isolate_prefix_cache,
+            tokenizer=str(entry.tokenizer) if entry.tokenizer else None,
+            created=self._began,
+            load=self._loads.setdefault(entry.name, Load()),
+        )
+
+    def _engine(self, entry: EngineEntry, settings: Settings) -> Engine:
+        secret = entry.api_key.get_secret_value() if entry.api_key else None
+        key = (entry.name, entry.url, entry.served_model, secret, entry.weight, settings.timeouts.connect_s)
+        if key not in self._engines:
+            pool = Pool(Origin.parse(entry.url), connect_s=settings.timeouts.connect_s)
+            self._engines[key] = Engine(entry.name, pool, served_model=entry.served_model, api_key=secret, weight=entry.weight)
+        return self._engines[key]
+
+    def _principal(self, key: Key) -> Principal:
+        limits = self._limits.setdefault(key.name, Limits())
+        limits.change(key.rpm, key.tpm, key.max_in_flight)
+        models = None if key.models is None else frozenset(key.models)
+        return Principal(key.name, key.sha256, key.role, models, limits, key.priority)
+
+
+def files_of(settings: Settings, chain: Chain) -> set[Path]:
+    """Return every file whose change is a reload."""
+    files = {file for link in chain.links for file in link.plugin.files}
+    return files | ({settings.file} if settings.file else set())
+
+
+def create_app(settings: Settings, lifecycle: Lifecycle, output: Output, metrics_dir: Path | None = None,
+               worker: int = 0) -> ASGIApp:
+    """Build the application of one worker. Raises ConfigurationError."""
+    chain = Chain(build_chain(settings.chain, settings.base, settings.source))
+    table = Table(metrics_dir / f"worker-{worker}" if metrics_dir else None)
+    metrics = Metrics(table, version=__version__)
+    gateway = Gateway(settings, metrics, chain)
+    lifecycle.reload = gateway.watch.poke
+    ops = Ops(lifecycle, gateway.usable, metrics.render, __version__,
+              operators_only=settings.server.metrics == "operator", docs=settings.server.docs)
+    app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
+    for layer in (Body, lambda inner: Auth(inner, gateway.current), lambda inner: AccessLog(inner, metrics, output), RequestId):
+        app = layer(app)
+    return app
+
+
+def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
+    """Return the FastAPI application for all that is not the data path: operator's routes, life and death, 404."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        await gateway.run()
+        beside: list[Callable[[], object]] = [gateway.watch.run, gateway.health.run, metrics.watch_loop]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run()) for run in beside]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+        await gateway.stop()
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.include_router(ops.router())
+
+    @app.exception_handler(HTTPException)
+    async def not_found(request: Request, _: Exception) -> Response:
+        failure = NotFound(f"There is no {request.method} {request.url.path[:200]} here.")
+        return JSONResponse(failure.body(), failure.status)
+
+    return app

@@ -1,0 +1,147 @@
+"""Several filters of one channel behave as one, and tell their edits in the original text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.channel import ChannelFilter, ShadowFilter, SkippableFilter, Stage
+from gateway.errors import FilterUnavailable
+from gateway.record import Hit, Record, Run
+from gateway.sdk import Blocked, Edit
+
+
+class Replace:
+    """Replaces a word by another text, holding back while the word may still come; "!" blocks from there on."""
+
+    def __init__(self, word: str, new: str) -> None:
+        self.word, self.new = word, new
+        self.pending, self.at = "", 0
+
+    def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+        self.pending += text
+        return self._take(end=False)
+
+    def finish(self) -> tuple[str, Sequence[Edit]]:
+        return self._take(end=True)
+
+    def _take(self, *, end: bool) -> tuple[str, Sequence[Edit]]:
+        shown, edits = "", []
+        while self.pending:
+            if self.pending.startswith(self.word):
+                edits.append(Edit(self.at, self.at + len(self.word), self.new))
+                shown += self.new
+                self.pending = self.pending[len(self.word) :]
+                self.at += len(self.word)
+            elif self.pending[0] == "!":
+                raise Blocked("rule", shown=shown, edits=edits)
+            elif self.word.startswith(self.pending) and not end:
+                break
+            else:
+                shown += self.pending[0]
+                self.pending = self.pending[1:]
+                self.at += 1
+        return shown, edits
+
+
+def channel(*filters: Replace, record: Record | None = None) -> ChannelFilter:
+    stages = [Stage(f"f{index}", each, Run()) for index, each in enumerate(filters)]
+    return ChannelFilter(stages, record or Record())
+
+
+def run(filtered: ChannelFilter, pieces: Sequence[str]) -> tuple[str, list[Edit]]:
+    shown, edits = "", []
+    for piece in pieces:
+        text, made = filtered.feed(piece)
+        shown += text
+        edits += made
+        assert filtered.told <= filtered.fed
+    text, made = filtered.finish()
+    return shown + text, edits + list(made)
+
+
+def applied(text: str, edits: Sequence[Edit]) -> str:
+    out, at = "", 0
+    for start, end, new in edits:
+        assert at <= start <= end
+        out += text[at:start] + new
+        at = end
+    return out + text[at:]
+
+
+words = st.text("ab", min_size=1, max_size=3)
+news = st.text("abc*", max_size=4)
+
+
+@given(st.text("abc", max_size=24), words, news, words, news, st.data())
+def test_edits_told_in_the_original_give_what_was_shown_under_any_split(
+    text: str, one: str, new_one: str, two: str, new_two: str, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    shown, edits = run(channel(Replace(one, new_one), Replace(two, new_two)), pieces)
+    assert shown == run(channel(Replace(one, new_one), Replace(two, new_two)), [text])[0]
+    assert shown == text.replace(one, new_one).replace(two, new_two)
+    assert applied(text, edits) == shown
+
+
+@given(st.text("abc", max_size=12), st.text("abc!", max_size=8), st.data())
+def test_what_a_block_leaves_is_the_text_before_it_as_the_others_show_it(before: str, after: str, data: st.DataObject) -> None:
+    text = before + "!" + after
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    filtered = channel(Replace("ab", "x"), Replace("zz", ""))
+    shown, edits = run(filtered, pieces)
+    assert filtered.blocked is not None
+    assert filtered.blocker == "f0"
+    assert shown == before.replace("ab", "x")
+    assert applied(text[: filtered.told], edits) == shown
+
+
+def test_clean_text_goes_through_as_the_same_object() -> None:
+    text = "nothing to see"
+    shown, edits = channel(Replace("ab", "x"), Replace("q", "")).feed(text)
+    assert shown == text
+    assert not edits
+
+
+class Broken(Replace):
+    def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+        if "b" in text:
+            raise RuntimeError(text)
+        return super().feed(text)
+
+
+def test_a_filter_that_fails_closed_ends_the_exchange_and_says_nothing_of_the_text() -> None:
+    record = Record()
+    filtered = channel(Broken("aab", ""), record=record)
+    assert filtered.feed("caa")[0] == "c"
+    with pytest.raises(FilterUnavailable) as failure:
+        filtered.feed("bc")
+    assert "bc" not in failure.value.message
+    assert record.runs["f0"].outcome == "failed"
+
+
+def test_a_filter_that_fails_open_loses_nothing_that_it_held() -> None:
+    record = Record()
+    skippable = SkippableFilter("f0", Broken("aax", ""), record)
+    filtered = ChannelFilter([Stage("f0", skippable, record.runs.setdefault("f0", Run()))], record)
+    shown, _ = run(filtered, ["caa", "bc", "d"])
+    assert shown == "caabcd"
+    assert record.runs["f0"].outcome == "failed"
+
+
+def test_a_shadow_filter_records_and_changes_nothing() -> None:
+    record, source = Record(), Record()
+
+    class Hits(Replace):
+        def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+            source.hits.append(Hit("f0", "rule", "block", "answer"))
+            raise Blocked("rule")
+
+    filtered = ChannelFilter([Stage("f0", ShadowFilter("f0", Hits("a", ""), source, record), Run())], record)
+    assert run(filtered, ["ab", "c"])[0] == "abc"
+    assert [hit.shadow for hit in record.hits] == [True]
