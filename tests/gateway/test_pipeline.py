@@ -1,0 +1,203 @@
+"""The chain: onion order, selectors, failure policy, deadlines, shadow mode."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gateway.errors import EngineError, Failure, FilterUnavailable, Refused
+from gateway.pipeline import Chain, Link
+from gateway.record import Hit, Record
+from gateway.sdk import Answer, Channel, Edit, Exchange, Plugin, Reply, TextFilter
+
+
+def exchange(model: str = "m", key: str | None = None) -> Exchange:
+    record = Record(request_id="r", route="/v1/chat/completions", model=model, key=key)
+    return Exchange(record, {"model": model, "messages": []}, {}, None)  # type: ignore[arg-type] # no plugin here asks back
+
+
+class Noting(Plugin):
+    """Writes down when each hook ran."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        super().__init__(None)
+        self.name, self.log = name, log
+
+    def on_request(self, exchange: Exchange) -> None:
+        self.log.append(f"{self.name} request")
+
+    async def on_answer(self, exchange: Exchange, answer: Answer) -> None:
+        self.log.append(f"{self.name} answer")
+
+    def on_complete(self, exchange: Exchange) -> None:
+        self.log.append(f"{self.name} complete")
+
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter:
+        plugin = self
+
+        class Suffix:
+            def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+                plugin.log.append(f"{plugin.name} text")
+                return text, ()
+
+            def finish(self) -> tuple[str, Sequence[Edit]]:
+                return "", ()
+
+        return Suffix()
+
+
+async def run(chain: Chain, x: Exchange) -> None:
+    waiting = chain.on_request(x)
+    if waiting is not None:
+        await waiting
+
+
+async def test_requests_pass_from_first_to_last_and_answers_from_last_to_first() -> None:
+    log: list[str] = []
+    chain = Chain([Link("a", Noting("a", log)), Link("b", Noting("b", log))])
+    x = exchange()
+    assert chain.on_request(x) is None, "hooks that do not wait cost no task"
+    filtered = chain.filter_for(x, Channel(0, "content"))
+    assert filtered is not None
+    filtered.feed("x")
+    waiting = chain.on_answer(x, Answer(x.route, {}))
+    assert waiting is not None
+    await waiting
+    chain.on_complete(x)
+    assert log == ["a request", "b request", "b text", "a text", "b answer", "a answer", "b complete", "a complete"]
+    assert {name: run.outcome for name, run in x.record.runs.items()} == {"a": "ran", "b": "ran"}
+
+
+async def test_an_entry_looks_only_at_its_models_and_keys() -> None:
+    log: list[str] = []
+    chain = Chain([
+        Link("m1", Noting("m1", log), models=frozenset({"m1"})), Link("k1", Noting("k1", log), keys=frozenset({"k1"})),
+    ])
+    chain.on_request(exchange("m1"))
+    chain.on_request(exchange("m2", "k1"))
+    assert log == ["m1 request", "k1 request"]
+    assert chain.filter_for(exchange("m2"), Channel(0, "content")) is None
+
+
+class Failing(Plugin):
+    def on_request(self, exchange: Exchange) -> None:
+        raise RuntimeError("secret text")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_plugin_that_fails_refuses_or_is_skipped_as_declared(waits: bool) -> None:
+    class Slow(Plugin):
+        async def on_request(self, exchange: Exchange) -> None:
+            await asyncio.sleep(60)
+
+    plugin: Plugin = Slow(None) if waits else Failing(None)
+    outcome = "timed_out" if waits else "failed"
+    log: list[str] = []
+    x = exchange()
+    with pytest.raises(FilterUnavailable) as failure:
+        await run(Chain([Link("p", plugin, timeout_s=0.01), Link("a", Noting("a", log))]), x)
+    assert "secret" not in failure.value.message
+    assert x.record.runs["p"].outcome == outcome
+    assert not log
+
+    x = exchange()
+    await run(Chain([Link("p", plugin, timeout_s=0.01, on_error="skip"), Link("a", Noting("a", log))]), x)
+    assert x.record.runs["p"].outcome == outcome, "failed is never counted as passed"
+    assert log == ["a request"]
+
+
+async def test_a_refusal_passes_and_names_plugin_and_rule_for_the_operator() -> None:
+    class No(Plugin):
+        async def on_request(self, exchange: Exchange) -> None:
+            raise Refused("no", rule="list:3", code="content_filter")
+
+    x = exchange()
+    with pytest.raises(Refused):
+        await run(Chain([Link("no", No(None))]), x)
+    assert (x.record.plugin, x.record.rule) == ("no", "list:3")
+
+
+async def test_a_reply_ends_the_walk() -> None:
+    class Answers(Plugin):
+        def on_request(self, exchange: Exchange) -> None:
+            exchange.reply = Reply({"hello": 1})
+
+    log: list[str] = []
+    x = exchange()
+    await run(Chain([Link("r", Answers(None)), Link("a", Noting("a", log))]), x)
+    assert x.reply is not None
+    assert not log
+
+
+class Harsh(Plugin):
+    needs_whole_answer = True
+
+    def on_request(self, exchange: Exchange) -> None:
+        exchange.request["messages"].append("changed")
+        exchange.tag("t")
+        exchange.hit(Hit("harsh", "r", "block", "request"))
+        raise Refused("no")
+
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter:
+        class Drop:
+            def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+                exchange.hit(Hit("harsh", "r", "mask", "answer"))
+                return "", (Edit(0, len(text), ""),)
+
+            def finish(self) -> tuple[str, Sequence[Edit]]:
+                return "", ()
+
+        return Drop()
+
+
+async def test_shadow_mode_records_what_it_would_have_done_and_changes_nothing() -> None:
+    log: list[str] = []
+    chain = Chain([Link("harsh", Harsh(None), shadow=True), Link("a", Noting("a", log))])
+    x = exchange()
+    await run(chain, x)
+    filtered = chain.filter_for(x, Channel(0, "content"))
+    assert filtered is not None
+    assert filtered.feed("text")[0] == "text"
+    assert x.request["messages"] == []
+    assert not x.record.tags
+    assert [(hit.direction, hit.shadow) for hit in x.record.hits] == [("request", True), ("answer", True)]
+    assert log == ["a request", "a text"]
+    assert not chain.needs_whole_answer(x)
+
+
+async def test_a_plugin_may_answer_instead_of_a_failure_and_the_outermost_has_the_last_word() -> None:
+    def saying(word: str) -> Plugin:
+        class Says(Plugin):
+            async def on_failure(self, exchange: Exchange, failure: Failure) -> Reply | None:
+                return Reply({"says": word, "code": failure.code})
+
+        return Says(None)
+
+    chain = Chain([Link("outer", saying("outer")), Link("inner", saying("inner"))])
+    reply = await chain.on_failure(exchange(), EngineError("x"))
+    assert reply is not None
+    assert reply.body == {"says": "outer", "code": "engine_error"}
+
+
+async def test_what_was_started_is_stopped_when_a_later_one_does_not_start() -> None:
+    log: list[str] = []
+
+    class Part(Plugin):
+        def __init__(self, name: str, *, fails: bool = False) -> None:
+            super().__init__(None)
+            self.name, self.fails = name, fails
+
+        async def start(self) -> None:
+            if self.fails:
+                raise OSError(self.name)
+            log.append(f"start {self.name}")
+
+        def stop(self) -> Any:
+            log.append(f"stop {self.name}")
+
+    with pytest.raises(OSError, match="b"):
+        await Chain([Link("a", Part("a")), Link("b", Part("b", fails=True))]).start()
+    assert log == ["start a", "stop b", "stop a"]
