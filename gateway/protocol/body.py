@@ -1,8 +1,8 @@
 """Request bodies: strict JSON in, the object that was checked out.
 
-Stricter than the engines where their parsers disagree: no NaN or Infinity, no number beyond a double, no lone surrogate,
-no nesting that could exhaust a stack. Integers stay exact. Of a duplicate key the last one counts, and because the body
-is always written anew from the object, no engine can see another.
+Stricter than the engines where their parsers disagree: no NaN or Infinity, no number beyond a double, no lone
+surrogate, no nesting that could exhaust a stack. Integers stay exact. Of a duplicate key the last one counts, and
+because the body is always written anew from the object, no engine can see another.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def decode(raw: bytes) -> dict[str, Any]:
 
 
 def _check_nesting(raw: bytes) -> None:
-    """Refuse what would exhaust stack or memory, before it is parsed: brackets outside strings are counted at C speed."""
+    """Refuse what would exhaust stack or memory before it is parsed: count the brackets outside strings."""
     steps = _STRING.sub(b"", raw).translate(_STEPS, _NOT_BRACKETS)
     if steps.count(b"\x01") > MAX_CONTAINERS:
         raise InvalidRequest(f"The request body holds more than {MAX_CONTAINERS} arrays and objects.")
@@ -73,7 +73,7 @@ def _kind(value: object) -> str:
         return "a boolean"
     if isinstance(value, int | float):
         return "a number"
-    return {str: "a string", list: "an array"}.get(type(value), "an object")
+    return "a string" if isinstance(value, str) else "an array"
 
 
 class _Fault:

@@ -26,16 +26,23 @@ def is_json(raw: str) -> bool:
     return True
 
 
-def pieces(raw: str) -> list[str]:
-    """Cut JSON text at its values: every second piece is a string (with its quotes) or number that is not a key."""
-    cut = []
+def pieces(raw: str) -> tuple[list[str], frozenset[int]]:
+    """Cut JSON text at its strings (with their quotes) and numbers: they are every second piece.
+
+    Returned with the pieces are the ordinals of the strings that are members' names.
+    """
+    cut: list[str] = []
+    names: list[int] = []
     at = 0
-    for token in _TOKEN.finditer(raw):
-        if token[1] is None:
-            cut += (raw[at : token.start()], token[0])
-            at = token.end()
+    for ordinal, token in enumerate(_TOKEN.finditer(raw)):
+        end = token.end()
+        if token[1] is not None:
+            end = token.start(1)
+            names.append(ordinal)
+        cut += (raw[at : token.start()], raw[token.start() : end])
+        at = end
     cut.append(raw[at:])
-    return cut
+    return cut, frozenset(names)
 
 
 def unescape(raw: str) -> str:
@@ -52,20 +59,25 @@ def splice(raw: str, edits: Sequence[tuple[int, int, str]]) -> str:
     """Edit the inside of a JSON string at decoded positions; what is not edited keeps its spelling."""
     if "\\" not in raw:
         return spliced(raw, [(start, end, escape(new)) for start, end, new in edits])
-    bounds = [unit.start() for unit in _UNIT.finditer(raw)]
-    bounds.append(len(raw))
-    return spliced(raw, [(bounds[start], bounds[end], escape(new)) for start, end, new in edits])
+    bounds = [*units(raw), len(raw)]
+    last = len(bounds) - 1
+    return spliced(raw, [(bounds[min(start, last)], bounds[min(end, last)], escape(new)) for start, end, new in edits])
+
+
+def units(raw: str) -> list[int]:
+    """Return where in the inside of a JSON string each decoded code point begins."""
+    return [unit.start() for unit in _UNIT.finditer(raw)]
 
 
 def spliced(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
     """Put each edit's text in the place of code points start to end; edits rise and do not overlap."""
-    pieces = []
+    parts: list[str] = []
     at = 0
     for start, end, new in edits:
-        pieces += (text[at:start], new)
+        parts += (text[at:start], new)
         at = end
-    pieces.append(text[at:])
-    return "".join(pieces)
+    parts.append(text[at:])
+    return "".join(parts)
 
 
 def _character(found: re.Match[str]) -> str:

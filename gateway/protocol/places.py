@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.protocol import jsontext
-from gateway.protocol.text import Joined, Json, Key, Text, Value
+from gateway.protocol.text import Joined, Json, Key, Name, Text, Value
 from gateway.protocol.unread import forbidden, has_token_ids, media_urls
 
 __all__ = ["Text", "answer_texts", "forbidden", "has_token_ids", "media_urls", "request_texts"]
@@ -48,8 +48,11 @@ def request_texts(route: str, body: dict[str, Any]) -> list[Text]:
 
 
 def answer_texts(route: str, body: dict[str, Any]) -> list[Text]:
-    """Return every text of a whole answer, in order; KeyError for an unknown route."""
-    return _texts(_ANSWERS[route], body)
+    """Return every text of a whole answer, in order, names of members apart: a caller's program goes by them.
+
+    KeyError for an unknown route.
+    """
+    return [text for text in _texts(_ANSWERS[route], body) if not isinstance(text, Key | Name)]
 
 
 def _texts(readers: dict[str, Reader | None], body: dict[str, Any]) -> list[Text]:
@@ -209,7 +212,7 @@ def _function(found: list[Text], container: Any, at: Any, path: str, role: str |
 
 
 def _json(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
-    """A string of JSON: each value a text. What an engine could not read as JSON is one plain text."""
+    """A string of JSON: each value and name a text. What an engine could not read as JSON is one plain text."""
     raw = container[at]
     if not isinstance(raw, str):
         _anything(found, container, at, path, role)
@@ -219,7 +222,8 @@ def _json(found: list[Text], container: Any, at: Any, path: str, role: str | Non
         whole = Json(container, at)
         if len(whole) * (80 * len(whole) + len(raw)) > _JSON_EFFORT:
             raise InvalidRequest(f"{path} holds more values than can be checked.", param=path)
-        found += [Value(whole, index, path, role) for index in range(len(whole))]
+        kinds = [Name if index in whole.names else Value for index in range(len(whole))]
+        found += [kind(whole, index, path, role) for index, kind in enumerate(kinds)]
 
 
 def _structured(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
@@ -281,6 +285,7 @@ _REQUEST: dict[str, Reader | None] = {
     **dict.fromkeys(_PARAMETERS),
     "*": _anything,
     "function_call": _choice_of_tool,
+    "guided_json": _json,
     "input": _messages,
     "messages": _messages,
     "prediction": _prediction,

@@ -98,13 +98,16 @@ class Joined(Text):
 
 
 class Json:
-    """A string of JSON text in a body, whose values are texts of their own."""
+    """A string of JSON text in a body, whose strings and numbers are texts of their own.
 
-    __slots__ = ("_at", "_container", "_pieces")
+    ``names`` are the ordinals of those that are members' names.
+    """
+
+    __slots__ = ("_at", "_container", "_pieces", "names")
 
     def __init__(self, container: Any, at: str | int) -> None:
         self._container, self._at = container, at
-        self._pieces = jsontext.pieces(container[at])
+        self._pieces, self.names = jsontext.pieces(container[at])
 
     def __len__(self) -> int:
         return len(self._pieces) // 2
@@ -136,3 +139,9 @@ class Value(Text):
         inside = raw[1:-1] if raw[0] == '"' else raw
         self._json.write(self._index, '"' + jsontext.splice(inside, edits) + '"')
         self.text = spliced(self.text, edits)
+
+
+class Name(Value):
+    """A member's name inside JSON text."""
+
+    __slots__ = ()

@@ -1,4 +1,4 @@
-"""What a request holds beside text: token ids and embeddings, which nobody can read, media, and a template of its own."""
+"""What a request holds beside text: token ids and embeddings, which nobody can read, media, and its own template."""
 
 from __future__ import annotations
 
