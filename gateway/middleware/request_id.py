@@ -1,0 +1,55 @@
+"""Gives every request its id and its Record, in which all further facts are written."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import count
+from time import perf_counter
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.record import Record
+from gateway.telemetry.catalogue import OTHER, ROUTES
+
+#: What a caller's own id may be made of: it goes into headers, logs and to the engine.
+_ACCEPTED = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
+
+_ROUTES = {route: route for route in ROUTES} | {route + "/": route for route in ROUTES}
+_ONE_MODEL = "/v1/models/"
+
+
+class RequestId:
+    """Outermost: puts ``scope["sluice"]``, the Record, with request id, method, route and start time."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        # Unique without asking the system each time: 64 random bits of this process and a count.
+        self._prefix = f"req-{os.urandom(8).hex()}-"
+        self._count = count(1).__next__
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Begin the Record of one request."""
+        if scope["type"] == "http":
+            scope["sluice"] = Record(
+                request_id=self._id(scope["headers"]),
+                method=scope["method"],
+                route=_route(scope["path"]),
+                started=perf_counter(),
+            )
+        await self._app(scope, receive, send)
+
+    def _id(self, headers: list[tuple[bytes, bytes]]) -> str:
+        for name, value in headers:
+            if name == b"x-request-id":
+                if _ACCEPTED(value):
+                    return value.decode("ascii")
+                break
+        return f"{self._prefix}{self._count():x}"
+
+
+def _route(path: str) -> str:
+    route = _ROUTES.get(path)
+    if route is None:
+        return "/v1/models" if path.startswith(_ONE_MODEL) else OTHER
+    return route
