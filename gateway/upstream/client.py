@@ -32,6 +32,7 @@ __all__ = [
     "fetch",
     "request_head",
     "tls_context",
+    "whole",
 ]
 
 #: Bytes of one answer's body unless the pool is told otherwise: no engine's answer comes near, a runaway one ends.
@@ -59,7 +60,7 @@ class Pool:
         self.body_bytes = body_bytes
         self._idle_s = idle_s
         self._connect_s = connect_s
-        self._tls = (tls or tls_context()) if origin.scheme == "https" else None
+        self.tls = (tls or tls_context()) if origin.scheme == "https" else None
         self._idle: deque[Wire] = deque()  # the youngest at the right end
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -99,8 +100,8 @@ class Pool:
         if origin.scheme == "unix":
             await loop.create_unix_connection(lambda: wire, origin.socket)
         else:
-            name = origin.host if self._tls else None
-            await loop.create_connection(lambda: wire, origin.host, origin.port, ssl=self._tls, server_hostname=name)
+            name = origin.host if self.tls else None
+            await loop.create_connection(lambda: wire, origin.host, origin.port, ssl=self.tls, server_hostname=name)
 
     async def close(self) -> None:
         """Close what is idle now and, as their answers end, what is in use."""
@@ -144,6 +145,24 @@ def _reason(error: OSError) -> str:
     return f"no connection: {os.strerror(error.errno) if error.errno else type(error).__name__}"
 
 
+async def whole(pool: Pool, head: bytes, body: bytes, *, limit: int) -> Response:
+    """Send a request and wait for the whole answer, of at most ``limit`` bytes.
+
+    Sent again only where a kept connection had gone stale. Cancelled, it closes its connection. Raises ``Broken``.
+    """
+    while True:
+        connection = pool.idle() or await pool.connect()
+        gather = Gather(limit, connection.cancel)
+        connection.send(head, body, gather)
+        try:
+            return await gather.answer
+        except Broken as failure:
+            if failure.answer_begun or not failure.reused:
+                raise
+        finally:
+            connection.cancel()
+
+
 async def fetch(
     pool: Pool,
     method: str,
@@ -154,21 +173,10 @@ async def fetch(
     limit: int = 2**20,
     timeout_s: float = 10.0,
 ) -> Response:
-    """Ask for a small whole answer (at most ``limit`` bytes) within ``timeout_s`` seconds.
+    """Ask for a small whole answer within ``timeout_s`` seconds (see ``whole``).
 
-    Sent again only where a connection had gone stale. Raises ``Broken``, ``TimeoutError``, and ``ValueError`` for a
-    path or header that cannot be sent.
+    Raises ``Broken``, ``TimeoutError``, and ``ValueError`` for a path or header that cannot be sent.
     """
     head = request_head(method, path, pool.origin, headers, len(body))
     async with asyncio.timeout(timeout_s):
-        while True:
-            connection = pool.idle() or await pool.connect()
-            gather = Gather(limit, connection.cancel)
-            connection.send(head, body, gather)
-            try:
-                return await gather.answer
-            except Broken as failure:
-                if failure.answer_begun or not failure.reused:
-                    raise
-            finally:
-                connection.cancel()
+        return await whole(pool, head, body, limit=limit)

@@ -1,0 +1,151 @@
+"""One engine: who it is, what a request to it begins with, and how it fares."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gateway.upstream.client import Pool
+from gateway.upstream.origin import head_end, head_start, header_lines
+
+#: An engine that failed is passed over for this long, doubled with each further failure; never longer than the last.
+#: With the probes' interval on top it is back within 30 s of its recovery (DESIGN 5.5).
+BACK_OFF_S: Final = 2.0
+LONGEST_S: Final = 20.0
+#: After so long without a failure the next one is a first one again.
+FORGIVEN_S: Final = 60.0
+#: So many failures in a row are told as "down"; fewer only move requests elsewhere.
+OUT: Final = 3
+#: One that has no room now may have some soon.
+BUSY_S: Final = 1.0
+
+#: The caller's headers that an engine may see, beside the request id; vLLM reads them for its traces.
+_TRACE = ("traceparent", "tracestate")
+_PLAIN = re.compile(r"[!-~](?:[ -~]{0,510}[!-~])?")
+
+_turns = itertools.count(1)
+
+
+class Engine:
+    """Identity and live state of one engine. Times are those of ``loop.time()``, in seconds, and are passed in.
+
+    ``up`` is what the probes say (None: not asked yet), ``failures`` what requests met in a row. ``served_model`` is
+    the model's name at the engine; None: the one the client used.
+    """
+
+    __slots__ = (
+        "_api_key",
+        "_starts",
+        "cards",
+        "failed_at",
+        "failures",
+        "in_flight",
+        "max_model_len",
+        "name",
+        "pool",
+        "served_model",
+        "shunned_until",
+        "trouble",
+        "turn",
+        "up",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        pool: Pool,
+        *,
+        served_model: str | None = None,
+        api_key: str | None = None,
+        weight: float = 1.0,
+    ) -> None:
+        self.name = name
+        self.pool = pool
+        self.served_model = served_model
+        self.weight = weight
+        self.in_flight = 0
+        self.turn = 0
+        self.up: bool | None = None
+        self.trouble = ""  # the last one, for the log
+        self.failures = 0
+        self.failed_at = 0.0
+        self.shunned_until = 0.0
+        self.cards: tuple[dict[str, Any], ...] = ()
+        self.max_model_len: int | None = None
+        self._api_key = api_key
+        self._starts: dict[str, bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"Engine({self.name!r})"
+
+    # ---- requests ----
+
+    def key_header(self) -> list[tuple[bytes, bytes]]:
+        """Return the header with which the engine knows us, if it asks for one."""
+        return [(b"authorization", b"Bearer " + self._api_key.encode())] if self._api_key else []
+
+    def head(self, path: str, request_id: str, length: int, headers: Mapping[str, str]) -> bytes:
+        """Return the head of a POST of ``length`` bytes of JSON.
+
+        Of ``headers``, the caller's, only trace context goes along, and only if it is plain ASCII.
+        Raises ``ValueError`` for a path or request id that cannot be sent.
+        """
+        start = self._starts.get(path)
+        if start is None:
+            fields = [(b"content-type", b"application/json"), *self.key_header()]
+            start = self._starts[path] = head_start("POST", path, self.pool.origin, fields)
+        more = [(b"x-request-id", request_id.encode())]
+        if (parent := headers.get("traceparent")) is not None:
+            context = (parent, headers.get("tracestate", ""))
+            traces = zip(_TRACE, context, strict=True)
+            more += [(name.encode(), value.encode()) for name, value in traces if _PLAIN.fullmatch(value)]
+        return start + header_lines(more) + head_end(length)
+
+    def begin(self) -> None:
+        """A request goes to it."""
+        self.in_flight += 1
+        self.turn = next(_turns)
+
+    def end(self) -> None:
+        """The request is over, however it ended."""
+        self.in_flight -= 1
+
+    # ---- how it fares ----
+
+    def answered(self) -> None:
+        """It has begun to answer a request: whatever was wrong is over."""
+        self.failures = 0
+        self.shunned_until = 0.0
+
+    def failed(self, now: float) -> None:
+        """No connection, a 5xx, a broken or a stalled answer: the engine's own fault, never a 4xx."""
+        if now - self.failed_at > FORGIVEN_S:
+            self.failures = 0
+        if now >= self.shunned_until or not self.failures:  # what fails while it is passed over began before
+            self.failures += 1
+            self.shunned_until = now + min(BACK_OFF_S * 2 ** (self.failures - 1), LONGEST_S)
+        self.failed_at = now
+
+    def busy(self, now: float) -> None:
+        """429 or 503: it is well, but has no room."""
+        self.shunned_until = max(self.shunned_until, now + BUSY_S)
+
+    def fit(self, now: float) -> bool:
+        """Should a request go to it if there is a choice? One that has failed is first tried with a single one."""
+        return now >= self.shunned_until and (not self.failures or not self.in_flight)
+
+    def available(self, now: float) -> bool:
+        """Tell what readiness and metrics show: known to be up, and not failing one request after another."""
+        return self.up is True and (self.failures < OUT or now >= self.shunned_until)
+
+    def probed(self, *, up: bool, trouble: str = "") -> bool:
+        """Note what a probe found; True when the engine has just come up."""
+        risen = up and self.up is not True
+        self.up = up
+        self.trouble = trouble or self.trouble
+        if risen:
+            self.answered()
+        return risen
