@@ -151,7 +151,7 @@ class Gateway:
             name=entry.name,
             engines=tuple(self._engine(engine, settings) for engine in entry.engines),
             ceilings=Ceilings(entry.max_output_tokens, entry.max_choices, entry.max_prompts),
-            max_in_flight=entry.max_in_flight,
+            max_in_flight=self._share(entry.max_in_flight) or 1,
             isolate_prefix_cache=entry.isolate_prefix_cache,
             tokenizer=str(entry.tokenizer) if entry.tokenizer else None,
             created=self._began,
@@ -166,9 +166,13 @@ class Gateway:
             self._engines[key] = Engine(entry.name, pool, served_model=entry.served_model, api_key=secret, weight=entry.weight)
         return self._engines[key]
 
+    def _share(self, limit: int | None) -> int | None:
+        """Return this worker's part of a limit: workers that share nothing split it evenly, so none is ever passed."""
+        return None if limit is None else max(1, limit // self._settings.server.workers)
+
     def _principal(self, key: Key) -> Principal:
         limits = self._limits.setdefault(key.name, Limits())
-        limits.change(key.rpm, key.tpm, key.max_in_flight)
+        limits.change(*(self._share(limit) for limit in (key.rpm, key.tpm, key.max_in_flight)))
         models = None if key.models is None else frozenset(key.models)
         return Principal(key.name, key.sha256, key.role, models, limits, key.priority)
 

@@ -216,6 +216,8 @@ class Relay:
     def on_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """The engine has begun to answer."""
         self._status = status
+        if status < 400:
+            self._engine.answered()
         kind = b""
         for name, value in headers:
             lower = name.lower()
