@@ -172,13 +172,13 @@ def up(arguments: argparse.Namespace) -> int:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve in front of engines that run already."""
+    settings = _warned(_settings(arguments))  # before the imports that take longer
     from functools import partial
 
     from gateway import serving
     from gateway.app import create_app
     from gateway.registry import build_chain
 
-    settings = _warned(_settings(arguments))
     server = settings.server
     if server.workers > 1:  # faults are told once, not by each worker
         build_chain(settings.chain, settings.base, settings.source)
