@@ -51,6 +51,9 @@ engine: .venv/.gateway ## vLLM's environment
 
 dev: .venv/.dev ## the gateway's environment with the tools for working on it
 
+docs: .venv/.dev ## write the generated parts of the documentation anew
+	@$(BIN)/python docs/generate.py
+
 constraints: .venv/.dev ## write constraints.txt anew with today's versions
 	@$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report .venv/report.json -e '.[dev]'
 	@$(BIN)/python -c "$$PINS" < .venv/report.json > constraints.txt
