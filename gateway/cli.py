@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # sluice --help must not wait for these
 WRONG = 2
 COULD_NOT_START = 3
 INTERRUPTED = 130
-#: The checkout, or where the wheel keeps what is shipped beside the code.
-HOME = Path(__file__).parents[1]
+#: The checkout, where make has put the engine's environment.
+CHECKOUT = Path(__file__).parents[1]
 
 
 class Stopped(Exception):
@@ -153,8 +153,9 @@ def up(arguments: argparse.Namespace) -> int:
         gpu_memory_utilization=engine_section.gpu_memory_utilization,
         args=(*engine_section.args, *arguments.engine_args),
     )
+    home = CHECKOUT if (CHECKOUT / "Makefile").exists() else Path.cwd()
     engine = EmbeddedEngine(
-        wishes, python=python_of(HOME / ".engine-venv"), cache=HOME / ".cache/models", environ=environ
+        wishes, python=python_of(home / ".engine-venv"), cache=home / ".cache/models", environ=environ
     )
     called = engine.served_model if arguments.model else None
     settings = _warned(read(Embedded(engine.url, engine.served_model, engine.api_key, called)))
@@ -302,7 +303,7 @@ def _built(arguments: argparse.Namespace) -> tuple[Settings, list[Link]]:
 def _shipped() -> Path:
     """Return the default configuration: in a wheel beside the code, in a checkout at its top."""
     wheel = Path(__file__).parent / "shipped" / "sluice.yaml"
-    return wheel if wheel.exists() else HOME / "sluice.yaml"
+    return wheel if wheel.exists() else CHECKOUT / "sluice.yaml"
 
 
 def _try_it(settings: Settings) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,13 +65,14 @@ def build_chain(entries: Sequence[ChainEntry], base: Path, source: Source | None
     ``base`` is the folder that relative paths in options start from, ``source`` where the entries stand.
 
     Raises:
-        ConfigurationError: with one line for each fault of each plugin.
+        ConfigurationError: with one line for each fault of each plugin, and the files that their options name.
 
     """
     available = installed()
     used: Counter[str] = Counter()
     links: list[Link] = []
     faults: list[tuple[Where, str]] = []
+    files: set[Path] = set()
     for index, entry in enumerate(entries):
         at: Where = ("chain", index)
         used[entry.plugin] += 1
@@ -86,6 +87,7 @@ def build_chain(entries: Sequence[ChainEntry], base: Path, source: Source | None
         except ValidationError as error:
             faults += explain(error, plugin.Options, entry.options, (*at, "options"))
             continue
+        files.update(_paths(values.model_dump()))
         try:
             made = _make(plugin, values)
         except Fault as fault:
@@ -93,8 +95,17 @@ def build_chain(entries: Sequence[ChainEntry], base: Path, source: Source | None
             continue
         links.append(_link(entry, made, entry.plugin if times == 1 else f"{entry.plugin}-{times}"))
     if faults:
-        raise ConfigurationError((source or Source()).faults(faults))
+        raise ConfigurationError((source or Source()).faults(faults), files)
     return links
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """Find every path in options."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _paths(each)
 
 
 def _load(name: str, entries: Sequence[EntryPoint], available: dict[str, Any] | None = None) -> type[Plugin]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -35,11 +36,15 @@ _SAID = {
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. ``lines`` holds one fault each, ready to be shown."""
+    """The configuration cannot be used. ``lines`` holds one fault each, ready to be shown.
 
-    def __init__(self, lines: Sequence[str]) -> None:
+    ``files`` are those that it names: a change of one of them may mend it.
+    """
+
+    def __init__(self, lines: Sequence[str], files: Iterable[Path] = ()) -> None:
         super().__init__("\n".join(lines))
         self.lines = tuple(lines)
+        self.files = frozenset(files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import pytest
 import structlog
 
 from gateway import __version__
-from gateway.cli import COULD_NOT_START, HOME, INTERRUPTED, WRONG, main
+from gateway.cli import CHECKOUT, COULD_NOT_START, INTERRUPTED, WRONG, main
 from gateway.engine.failure import CannotStart
 from gateway.sdk import Options, Plugin
 
@@ -236,7 +236,7 @@ def test_up_without_a_file_takes_the_shipped_one(capsys: Captured, monkeypatch: 
     played_up(monkeypatch)
     assert main(["up"]) == 0
     assert '"model": "smollm2"' in capsys.readouterr().out
-    assert (HOME / "sluice.yaml").exists()
+    assert (CHECKOUT / "sluice.yaml").exists()
 
 
 def test_an_engine_that_cannot_start_is_one_line(file: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,10 @@ def test_what_a_plugin_says_of_its_options_is_one_line(install: Install, raised:
 def test_a_plugin_may_tell_several_faults_a_line_each(install: Install, tmp_path: Path) -> None:
     install("sl_loud", GOOD, loud="Loud")
     (tmp_path / "w.txt").write_text("a\n\n")
-    first, second = faults({"plugin": "loud", "options": {"file": "w.txt"}}, base=tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        build_chain(entries({"plugin": "loud", "options": {"file": "w.txt"}}), tmp_path, Source("sluice.yaml"))
+    first, second = caught.value.lines
+    assert caught.value.files == {tmp_path / "w.txt"}, "a change of this file may mend it"
     assert first == f"sluice.yaml: chain[0].options: loud: {tmp_path}/w.txt:2: the line is empty"
     assert second == f"sluice.yaml: chain[0].options: loud: {tmp_path}/w.txt:9: so is this one"
 
