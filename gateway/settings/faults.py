@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 Where = tuple[str | int, ...]
 
@@ -111,7 +110,7 @@ def _joined(messages: Sequence[str]) -> str:
     return "; ".join(messages)
 
 
-def _inside(detail: ErrorDetails, data: Any) -> Where:
+def _inside(detail: Mapping[str, Any], data: Any) -> Where:
     """Keep of an error's place what exists in the data: pydantic puts the names of a union's members between."""
     where: list[str | int] = []
     for step in detail["loc"]:
@@ -122,7 +121,7 @@ def _inside(detail: ErrorDetails, data: Any) -> Where:
     return tuple(where)
 
 
-def _message(detail: ErrorDetails, where: Where, model: type[BaseModel]) -> str:
+def _message(detail: Mapping[str, Any], where: Where, model: type[BaseModel]) -> str:
     kind = detail["type"]
     if kind == "extra_forbidden":
         return f"unknown key; {did_you_mean(str(detail['loc'][-1]), known_at(model, where[:-1]))}"
