@@ -39,4 +39,4 @@ def _max_model_len(cards: tuple[dict[str, Any], ...], served: str | None) -> int
     """Find the window of the model we ask this engine for; an engine with one model means that one."""
     found = [card for card in cards if card["id"] == served] or (cards if len(cards) == 1 else [])
     length = found[0].get("max_model_len") if found else None
-    return length if isinstance(length, int) and length > 0 else None
+    return length if type(length) is int and length > 0 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import ssl
 from collections.abc import Iterable
@@ -107,6 +108,7 @@ def request_head(
     return head_start(method, path, origin, headers) + end
 
 
+@functools.cache  # reading the authorities takes as long as starting half the gateway
 def tls_context(ca_file: str | None = None, *, verify: bool = True) -> ssl.SSLContext:
     """Return a client's TLS context: the system's authorities, or those of ``ca_file``; unverified only if asked."""
     context = ssl.create_default_context(cafile=ca_file)
