@@ -1,4 +1,4 @@
-"""What a key may use: requests and tokens a minute, requests in flight; and what a model may hold.
+"""What a key may use: requests and tokens a minute, requests in flight.
 
 Pure: no clock, no waiting, no I/O. Times are monotonic seconds, passed in, and must not go backwards.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from math import ceil
 
-from gateway.errors import QueueFull, RateLimited
+from gateway.errors import RateLimited
 
 WINDOW_S = 60.0
 GRAIN_S = 0.1
@@ -151,36 +151,3 @@ class Limits:
                 wait = max(1, ceil(free - now))
                 return wait if now + wait >= free else wait + 1  # the subtraction may have rounded the wrong way
         return int(WINDOW_S)  # a limit of nought: it never passes
-
-
-class Place:
-    """One request inside a model. ``leave`` may be called again; only the first call counts."""
-
-    __slots__ = ("_bound", "_held")
-
-    def __init__(self, bound: Bound) -> None:
-        self._bound = bound
-        self._held = True
-
-    def leave(self) -> None:
-        """Give the place back."""
-        if self._held:
-            self._held = False
-            self._bound.in_flight -= 1
-
-
-class Bound:
-    """How many requests a model holds at once; None is no bound."""
-
-    __slots__ = ("in_flight", "max_in_flight")
-
-    def __init__(self, max_in_flight: int | None = None) -> None:
-        self.max_in_flight = max_in_flight
-        self.in_flight = 0
-
-    def enter(self) -> Place:
-        """Take a place; raises QueueFull."""
-        if self.max_in_flight is not None and self.in_flight >= self.max_in_flight:
-            raise QueueFull(f"The model is full: it takes {self.max_in_flight} requests at once.", retry_after=1)
-        self.in_flight += 1
-        return Place(self)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admission.limits import GRAIN_S, WINDOW_S, Bound, Limits, Ticket
-from gateway.errors import QueueFull, RateLimited
+from gateway.admission.limits import GRAIN_S, WINDOW_S, Limits, Ticket
+from gateway.errors import RateLimited
 
 pauses = st.one_of(st.floats(0, 1), st.floats(0, 70), st.just(0.0), st.just(WINDOW_S), st.just(GRAIN_S))
 
@@ -183,22 +183,3 @@ def test_a_busy_key_keeps_at_most_600_moments_and_costs_a_few_microseconds() -> 
     assert len(limits._moments) <= 601
     assert all(earlier.latest < later.began for earlier, later in pairwise(limits._moments))
     assert each < 50e-6
-
-
-def test_a_full_model_refuses_at_once_and_takes_the_next_when_one_leaves() -> None:
-    bound = Bound(2)
-    first, _ = bound.enter(), bound.enter()
-    with pytest.raises(QueueFull, match="2 requests at once"):
-        bound.enter()
-    first.leave()
-    first.leave()
-    bound.enter()
-    with pytest.raises(QueueFull):
-        bound.enter()
-
-
-def test_a_model_without_a_bound_is_never_full() -> None:
-    bound = Bound()
-    for _ in range(100):
-        bound.enter()
-    assert bound.in_flight == 100
