@@ -224,11 +224,9 @@ def _alone(environment: Path) -> Iterator[None]:
 
 def _stamp(environment: Path, recipe: Recipe) -> None:
     """Write, as the last thing, what is complete: the recipe, and the versions for whoever looks."""
-    list_versions = (
-        "import importlib.metadata as m; print(*sorted({f'{d.name}=={d.version}' for d in m.distributions()}))"
-    )
-    versions = subprocess.run([python_of(environment), "-c", list_versions], capture_output=True, text=True, check=True)
-    stamp = {"recipe": asdict(recipe), "python": sys.version.split()[0], "versions": versions.stdout.splitlines()}
+    freeze = [str(python_of(environment)), "-m", "pip", "freeze", "--all", "--disable-pip-version-check"]
+    versions = subprocess.run(freeze, capture_output=True, text=True, check=True).stdout.splitlines()
+    stamp = {"recipe": asdict(recipe), "python": sys.version.split()[0], "versions": versions}
     new = environment / (STAMP + ".new")
     new.write_text(json.dumps(stamp, indent=1), encoding="utf-8")
     new.replace(environment / STAMP)

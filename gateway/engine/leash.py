@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
@@ -30,8 +31,9 @@ def prctl(option: int, value: int) -> None:
 def hold(command: list[str], grace: float) -> int:
     """Run ``command`` until it ends or standard input does, and leave no descendant of it."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans come to us, so that the sweep finds them whatever group they are in
+    die_with_us = partial(_die_with, os.getpid())
     try:
-        engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_us)  # noqa: PLW1509 -- one thread
+        engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)  # noqa: PLW1509 -- one thread
     except OSError as failure:
         print(f"{command[0]}: {failure.strerror}", file=sys.stderr, flush=True)
         return 127
@@ -49,8 +51,10 @@ def hold(command: list[str], grace: float) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _die_with_us() -> None:
+def _die_with(parent: int) -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
 
 
 def sweep() -> None:

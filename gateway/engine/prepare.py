@@ -20,7 +20,7 @@ DEFAULT = "SmolLM2-135M-Instruct"
 DEFAULT_SERVED = "smollm2"
 #: The default model takes 0.27 GB, and for a moment an older one may stand beside it.
 _DEFAULT_DISK = GIB
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _SCRIPTS = Path(__file__).parent
 
 
@@ -55,7 +55,7 @@ async def prepare(
 
 def is_directory(model: str) -> bool:
     """Tell a directory from a hub's name: it looks like one, or it is there."""
-    return model.startswith(("/", "./", "../", "~")) or Path(model).is_dir()
+    return model.startswith(("/", "./", "../", "~")) or (model != "" and Path(model).is_dir())
 
 
 def _directory(model: str) -> Path:

@@ -136,9 +136,15 @@ class Supervisor:
 
     def _reason(self) -> str:
         """Return the last error in the log that names a cause, or the last line."""
-        errors = [found.group(1) for line in self._kept if (found := _ERROR.search(line))]
+        kept = [*self._kept]
+        errors = []
+        for line, following in zip(kept, [*kept, ""][1:], strict=True):
+            if found := _ERROR.search(line):
+                # pydantic says in its first line that something is wrong, and in the second what.
+                what = f": {following.strip()}" if "validation error" in line else ""
+                errors.append(found.group(1) + what)
         causes = [error for error in errors if not _NOT_THE_CAUSE.search(error)]
-        return (causes or errors or [*self._kept] or ["it said nothing"])[-1]
+        return (causes or errors or kept or ["it said nothing"])[-1]
 
     def _last_lines(self) -> tuple[str, ...]:
         return tuple(self._kept)[-SHOWN:]
