@@ -105,6 +105,16 @@ def _told(start: Message, record: Record) -> Message:
     record.status = start["status"]
     headers = [*start.get("headers", ()), (b"x-request-id", record.request_id.encode("ascii"))]
     if record.phases:
-        timing = ", ".join([f"{phase};dur={seconds * 1e3:.3f}" for phase, seconds in record.phases.items()])
-        headers.append((b"server-timing", timing.encode("ascii")))
+        headers.append((b"server-timing", _timing(record.phases)))
     return {**start, "headers": headers}
+
+
+_forms: dict[tuple[str, ...], bytes] = {}  # one for each way a request can go: a handful
+
+
+def _timing(phases: dict[str, float]) -> bytes:
+    names = tuple(phases)
+    form = _forms.get(names)
+    if form is None:
+        form = _forms[names] = b", ".join([name.encode("ascii") + b";dur=%.3f" for name in names])
+    return form % tuple([seconds * 1e3 for seconds in phases.values()])

@@ -101,7 +101,7 @@ def _process() -> Generator[Output]:
     try:
         yield output
     finally:
-        output.flush(within=1.0)
+        output.close()
 
 
 def _announce(listener: socket.socket, *, workers: int) -> None:

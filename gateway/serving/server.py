@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Generator
+from math import inf
 from time import monotonic
 
 import structlog
@@ -44,8 +45,9 @@ class Server(uvicorn.Server):
     """Serves ``app`` until the first SIGTERM or SIGINT, then ends in this order.
 
     Readiness goes off, and for a moment (``notice_s``) connections are still taken. Then the listener closes, and what
-    runs may go on for ``drain_s``. A second signal ends all that at once. ``status`` is the exit status: 0, or 128 and
-    the number of the second signal. ``leash`` is a descriptor whose end says that whoever started us is gone.
+    runs may go on until ``drain_s`` after the signal. A second signal ends all that at once. ``status`` is the exit
+    status: 0, or 128 and the number of the second signal. ``leash`` is a descriptor whose end says that whoever started
+    us is gone.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Server(uvicorn.Server):
         self.status = 0
         self._lifecycle = lifecycle
         self._drain_s, self._notice_s = drain_s, notice_s
-        self._least_notice_s = min(SHORT_NOTICE_S, notice_s)
+        self._ends_at = inf
         self._tell_started = started
         self._leash = leash
         self._woken = asyncio.Event()
@@ -112,8 +114,9 @@ class Server(uvicorn.Server):
         else:
             log.info("stopping", signal=signal.Signals(number).name, running=len(self.server_state.tasks))
             self._lifecycle.draining = True
+            self._ends_at = monotonic() + self._drain_s
             if number == signal.SIGINT:  # somebody at a keyboard, not a load balancer
-                self._least_notice_s = 0.0
+                self._notice_s = 0.0
         self._woken.set()
         if not self.started and self._main is not None:
             self._main.cancel()
@@ -176,9 +179,10 @@ class Server(uvicorn.Server):
                     await self._woken.wait()
         self.config.encoded_headers.append((b"connection", b"close"))  # who keeps a connection looks for another
         await self.on_tick(0)
-        began = monotonic()
-        while not self.force_exit and (past := monotonic() - began) < self._notice_s:
-            if past >= self._least_notice_s and not self.server_state.tasks and not self._lifecycle.watched():
+        now = monotonic()
+        least, most = now + min(SHORT_NOTICE_S, self._notice_s), min(now + self._notice_s, self._ends_at)
+        while not self.force_exit and (now := monotonic()) < most:
+            if now >= least and not self.server_state.tasks and not self._lifecycle.watched():
                 break
             await asyncio.sleep(_LOOK_S)
 
@@ -191,8 +195,7 @@ class Server(uvicorn.Server):
         state = self.server_state
         for connection in list(state.connections):
             connection.shutdown()
-        until = monotonic() + self._drain_s
-        while (state.connections or state.tasks) and not self.force_exit and monotonic() < until:  # noqa: ASYNC110 - uvicorn's sets tell nobody
+        while (state.connections or state.tasks) and not self.force_exit and monotonic() < self._ends_at:  # noqa: ASYNC110 - uvicorn's sets tell nobody
             await asyncio.sleep(_LOOK_S)
         if running := list(state.tasks):
             log.warning("drain_cut_short", running=len(running))

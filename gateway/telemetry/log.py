@@ -53,7 +53,7 @@ _now = partial(datetime.now, UTC)
 
 
 def access_line(record: Record) -> bytes:
-    """Write the line of a request that has ended."""
+    """Write a request's line when it has ended. Whole microseconds: ``round`` alone would cost as much as the rest."""
     model = record.model
     return (
         _encode(
@@ -69,12 +69,12 @@ def access_line(record: Record) -> bytes:
                 status=record.status,
                 outcome=record.outcome,
                 stream=record.stream,
-                total_ms=round(record.total_s * 1e3, 3),
-                phases_ms={phase: round(seconds * 1e3, 3) for phase, seconds in record.phases.items()},
+                total_ms=int(record.total_s * 1e6) / 1e3,
+                phases_ms={phase: int(seconds * 1e6) / 1e3 for phase, seconds in record.phases.items()},
                 prompt_tokens=record.prompt_tokens,
                 completion_tokens=record.completion_tokens,
                 config_version=record.config_version,
-                first_text_ms=None if record.first_text_s is None else round(record.first_text_s * 1e3, 3),
+                first_text_ms=None if record.first_text_s is None else int(record.first_text_s * 1e6) / 1e3,
                 finish_reasons=record.finish_reasons,
                 tags=record.tags,
                 plugin=record.plugin,

@@ -31,6 +31,7 @@ class Output:
         self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._descriptor = descriptor
+        self._close_own: Callable[[], None] = lambda: None  # closes what we have opened ourselves
         self._send = self._sender(descriptor)
 
     def _sender(self, descriptor: int) -> Callable[[bytes], int]:
@@ -42,6 +43,7 @@ class Output:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISSOCK(mode):
             stream = socket.socket(fileno=os.dup(descriptor))  # systemd's journal
+            self._close_own = stream.close
             return lambda data: stream.send(data, socket.MSG_DONTWAIT)
         if stat.S_ISFIFO(mode) or os.isatty(descriptor):
             try:
@@ -49,6 +51,7 @@ class Output:
             except OSError:  # no /proc, or a terminal of another user's
                 return self._polled
             self._descriptor = own
+            self._close_own = lambda: os.close(own)
         return lambda data: os.write(self._descriptor, data)
 
     def _polled(self, data: bytes) -> int:
@@ -72,8 +75,15 @@ class Output:
         if sent < len(line):
             self._hold(line[sent:])
 
+    def close(self, within: float = 1.0) -> None:
+        """Write what is held back, waiting up to ``within`` seconds for a reader; nothing may be written after."""
+        self.flush(within)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._close_own()
+
     def flush(self, within: float = 0.0) -> None:
-        """Write what is held back, waiting up to ``within`` seconds for the reader: at the end of the process."""
+        """Write what is held back, waiting up to ``within`` seconds for the reader."""
         deadline = monotonic() + within
         while self._held:
             self._write_held()
