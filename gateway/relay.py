@@ -290,6 +290,9 @@ class Relay:
         if self._over:
             return
         self._connection = None
+        if self._editor is not None and self._editor.complete:  # every choice had ended; only [DONE] is missing
+            self.on_end()
+            return
         if not broken.answer_begun and not self._answering and broken.kind in {"refused", "broke_off"}:
             if not broken.reused:  # a kept connection that the engine had closed says nothing about the engine
                 self._engine.failed(self._loop.time())
@@ -323,7 +326,7 @@ class Relay:
         if editor.abort and not editor.done:
             self._hang_up()
         else:
-            self._loop.call_later(LINGER_S, self._connection.cancel)
+            self._linger()
         self._record.finish_reasons = editor.finish_reasons
         if "content_filter" in editor.finish_reasons and self._record.rule is not None:
             self._record.outcome = "content_filter"
@@ -334,6 +337,12 @@ class Relay:
             self._caller.end(editor.close(self._extra()))
         else:
             self._in_background(self._end_stream_after(waiting))
+
+    def _linger(self) -> None:
+        """The answer is complete: the engine may end its body, so that its connection can be used again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._loop.call_later(LINGER_S, connection.cancel)
 
     async def _end_stream_after(self, waiting: Awaitable[None]) -> None:
         await waiting

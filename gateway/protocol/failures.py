@@ -120,7 +120,7 @@ def _code(value: Any) -> str | int | None:
 
 def _param(error: dict[str, Any]) -> str | None:
     param = error.get("param")
-    return _place(param[:200]) if isinstance(param, str) and param else None
+    return param[:200] if isinstance(param, str) and param else None
 
 
 def _place(path: str) -> str | None:

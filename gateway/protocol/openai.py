@@ -16,9 +16,10 @@ from gateway.protocol.guided import translate_guided
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+EMBEDDINGS = "/v1/embeddings"
 GENERATES = frozenset({CHAT, COMPLETIONS})
 #: The routes whose text we know and check; nothing else is passed on.
-ROUTES = (CHAT, COMPLETIONS, "/v1/embeddings", "/tokenize", "/detokenize")
+ROUTES = (CHAT, COMPLETIONS, EMBEDDINGS, "/tokenize", "/detokenize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,14 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
 
     Raises InvalidRequest.
     """
+    if route == EMBEDDINGS:
+        _list_of_texts(body, "input", ceilings.max_prompts)
     if route not in GENERATES:
         return asked
     choices = _count(body, "n", ceilings.max_choices)
     if route == COMPLETIONS:
         _count(body, "best_of", ceilings.max_choices)
-        prompt = body.get("prompt")
-        if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-            if len(prompt) > ceilings.max_prompts:
-                raise InvalidRequest(f"prompt may hold at most {ceilings.max_prompts} prompts.", param="prompt")
-            choices *= len(prompt)
+        choices *= _list_of_texts(body, "prompt", ceilings.max_prompts)
     ceiling = ceilings.max_output_tokens
     clamped, named = False, 16 if route == COMPLETIONS else 0  # 16 is what OpenAI and vLLM take for completions
     for field in ("max_completion_tokens", "max_tokens"):
@@ -112,6 +111,16 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
     if not named and ceiling is not None:
         body["max_tokens"] = named = ceiling
     return Asked(asked.model, asked.stream, asked.want_usage, choices, named * choices, clamped)
+
+
+def _list_of_texts(body: dict[str, Any], field: str, ceiling: int) -> int:
+    """Return how many texts (or lists of token ids) the field holds."""
+    value = body.get(field)
+    if not isinstance(value, list) or not value or isinstance(value[0], int):
+        return 1
+    if len(value) > ceiling:
+        raise InvalidRequest(f"{field} may hold at most {ceiling} texts.", param=field)
+    return len(value)
 
 
 def _count(body: dict[str, Any], field: str, ceiling: int) -> int:

@@ -106,7 +106,11 @@ def _messages(found: list[Text], container: Any, at: Any, path: str, role: str |
     for index, message in enumerate(messages):
         place = f"{path}[{index}]"
         if isinstance(message, dict):
-            _message(found, message, place)
+            said, content = message.get("role"), message.get("content")
+            if len(message) == 2 and isinstance(content, str) and isinstance(said, str) and said in _ROLES:
+                found.append(Text(message, "content", f"{place}.content", said))  # nearly all of them
+            else:
+                _message(found, message, place)
         elif isinstance(message, list) and path.count("[") == 0:
             _messages(found, messages, index, place, role)
         else:

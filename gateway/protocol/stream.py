@@ -170,7 +170,7 @@ class StreamEditor:
 
     def close(self, extra: dict[str, Any] | None) -> bytes:
         """Return the end of the stream, with ``extra`` under "sluice" in its last chunk."""
-        if self._want_usage and not self._usage_frame and self.abort:
+        if self._want_usage and not self._usage_frame:  # the engine was stopped, or fell silent, before it told
             extra = {**(extra or {}), "usage": "estimate"}
             self._usage_frame = self._invented_usage()
         last, usage = self._last, self._usage_frame
