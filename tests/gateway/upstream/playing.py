@@ -11,9 +11,11 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from gateway.upstream.client import Broken, Connection, Headers, Origin
+from gateway.upstream.client import Broken, Connection, Headers, Origin, Pool, request_head
 from gateway.upstream.connection import Wire
 
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -240,3 +242,26 @@ async def always_ok(caller: Caller) -> None:
     while True:
         await caller.request()
         await caller.say(OK)
+
+
+Serve = Callable[[Play], Server]
+
+
+async def ask(pool: Pool, sink: Seen, body: bytes = b"{}") -> Connection:
+    """Send one request as the relay does: an idle connection, else a new one."""
+    connection = pool.idle() or await pool.connect()
+    connection.send(request_head("POST", "/", pool.origin, (), len(body)), body, sink)
+    return connection
+
+
+async def settle() -> None:
+    """Let both ends of a loopback connection hear of what has been done."""
+    for _ in range(5):
+        await asyncio.sleep(0.002)
+
+
+async def until(true: Callable[[], bool], within: float = 5) -> None:
+    """Wait for something to become true."""
+    async with asyncio.timeout(within):
+        while not true():
+            await asyncio.sleep(0.002)

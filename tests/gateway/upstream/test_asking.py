@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -11,9 +10,7 @@ from gateway.errors import EngineError, EngineTimeout, Failure, NoEngineAvailabl
 from gateway.upstream.asking import ask
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
-from tests.gateway.upstream.playing import Caller, Play, Server
-
-Serve = Callable[[Play], Server]
+from tests.gateway.upstream.playing import Caller, Play, Serve
 
 
 def says(body: bytes, status: int = 200, more: bytes = b"") -> Play:

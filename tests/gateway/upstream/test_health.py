@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,8 @@ import pytest
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import OUT, Engine
 from gateway.upstream.health import INTERVAL_S, PROBE_S, SILENCES, Health
-from tests.gateway.upstream.playing import Caller, Play, Server
+from tests.gateway.upstream.playing import Caller, Serve
 
-Serve = Callable[[Play], Server]
 CARDS = b'{"object":"list","data":[{"id":"smollm2","max_model_len":2048}]}'
 
 

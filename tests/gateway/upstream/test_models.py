@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from gateway.upstream.client import Pool
 from gateway.upstream.engine import Engine
 from gateway.upstream.models import read_models
-from tests.gateway.upstream.playing import Caller, Play, Server
-
-Serve = Callable[[Play], Server]
+from tests.gateway.upstream.playing import Caller, Serve
 
 BASE = {"id": "smollm2", "object": "model", "root": "/m", "max_model_len": 2048}
 LORA = {"id": "adapter", "object": "model", "parent": "smollm2", "max_model_len": 1024}
