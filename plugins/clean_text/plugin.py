@@ -1,0 +1,123 @@
+"""The plugin: its options, and the cleaner at work on requests and on the channels of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from gateway.sdk import Blocked, Channel, Edit, Exchange, Options, Plugin, Refused, Text, TextFilter
+from plugins.clean_text.cleaner import Cleaner, Cut, Patterns
+from plugins.clean_text.patterns import is_plain
+
+_LONG = 32_768  # code points that are not plain; more are cleaned in a thread
+_RULE = "clean_text:special_token"
+_REFUSED = "The request contains control tokens of a chat template."
+
+NO_EDITS: tuple[Edit, ...] = ()
+
+Direction = Literal["request", "answer"]
+
+
+class CleanTextOptions(Options):
+    """What is to be cleaned, and how."""
+
+    directions: frozenset[Direction] = frozenset(("request", "answer"))
+    max_marks: int = Field(default=4, ge=1, le=64, description="combining marks left on one base character")
+    special_tokens: Literal["escape", "block", "off"] = Field(
+        default="escape",
+        description="tokens of chat templates: defused in requests and removed from answers, or blocked",
+    )
+
+
+class CleanText(Plugin):
+    """Removes control characters, bidi overrides and floods of marks; defuses template tokens."""
+
+    Options = CleanTextOptions
+    options: CleanTextOptions
+
+    def __init__(self, options: CleanTextOptions) -> None:
+        super().__init__(options)
+        tokens = options.special_tokens != "off"
+        self._request = Patterns(options.max_marks, _defused if tokens else None)
+        self._answer = Patterns(options.max_marks, _removed if tokens else None)
+        self._block = options.special_tokens == "block"
+
+    def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
+        """Clean every text of the request; most need no more than a look."""
+        if "request" not in self.options.directions:
+            return None
+        texts = [text for text in exchange.texts() if text.text and not is_plain(text.text)]
+        if sum(len(text.text) for text in texts) > _LONG:
+            return self._in_thread(texts)
+        for text in texts:
+            self._edit(text, Cleaner(self._request).cuts(text.text)[0])
+        return None
+
+    async def _in_thread(self, texts: Sequence[Text]) -> None:
+        def clean() -> list[list[Cut]]:
+            return [Cleaner(self._request).cuts(text.text)[0] for text in texts]
+
+        for text, cuts in zip(texts, await asyncio.to_thread(clean), strict=True):
+            self._edit(text, cuts)
+
+    def _edit(self, text: Text, cuts: Sequence[Cut]) -> None:
+        if self._block and any(cut.token for cut in cuts):
+            raise Refused(_REFUSED, code="content_filter", param=text.path, rule=_RULE)
+        if cuts:
+            text.edit([cut[:3] for cut in cuts])
+
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:  # noqa: ARG002 - a hook's signature
+        """Clean every channel of the answer."""
+        return CleanFilter(self._answer, block=self._block) if "answer" in self.options.directions else None
+
+
+class CleanFilter:
+    """Cleans one channel; holds back only what a longer text may turn into an escape, a flag or a token."""
+
+    __slots__ = ("_block", "_cleaner", "_fed", "_held", "_patterns")
+
+    def __init__(self, patterns: Patterns, *, block: bool) -> None:
+        self._cleaner, self._block = Cleaner(patterns), block
+        self._held, self._fed = "", 0
+
+    def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+        """Return what may be shown now, cleaned."""
+        self._fed += len(text)
+        if not self._held and is_plain(text):
+            self._cleaner.passed(text)
+            return text, NO_EDITS
+        return self._step(self._held + text, final=False)
+
+    def finish(self) -> tuple[str, Sequence[Edit]]:
+        """Return what was held, cleaned."""
+        return self._step(self._held, final=True) if self._held else ("", NO_EDITS)
+
+    def _step(self, text: str, *, final: bool) -> tuple[str, Sequence[Edit]]:
+        cuts, end = self._cleaner.cuts(text, final=final)
+        base = self._fed - len(text)
+        self._held = text[end:]
+        parts: list[str] = []
+        edits: list[Edit] = []
+        done = 0
+        for cut in cuts:
+            if cut.token and self._block:
+                shown = "".join([*parts, text[done : cut.start]])
+                raise Blocked(_RULE, shown=shown, edits=edits)
+            parts += [text[done : cut.start], cut.new]
+            edits.append(Edit(base + cut.start, base + cut.end, cut.new))
+            done = cut.end
+        if not edits:
+            return text[:end], NO_EDITS
+        return "".join([*parts, text[done:end]]), edits
+
+
+def _defused(token: str) -> str:
+    """Write a template's token so that a tokenizer takes it for text."""
+    return f"{token[0]} {token[1:]}"
+
+
+def _removed(_: str) -> str:
+    return ""

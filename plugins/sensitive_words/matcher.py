@@ -1,0 +1,217 @@
+"""Finds entries in a folded text: one pass of an automaton, then what boundaries and allow entries have to say."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ahocorasick_rs import AhoCorasick, MatchKind
+
+from plugins.sensitive_words.fold import TABLE, WORD, fold, origins
+from plugins.sensitive_words.wordlist import Entry, Rule
+
+#: What stands before a text: nothing of a word, a letter, a digit, a digit and a point.
+NOTHING, LETTER, DIGIT, POINT = range(4)
+
+_SLICE = 16_384  # code points scanned at once of a long text
+_VOICED = frozenset("\u3099\u309a")  # make another letter of the kana before them
+
+
+class Found(NamedTuple):
+    """An entry was found; ``start`` and ``end`` are code points of the original text."""
+
+    start: int
+    end: int
+    rule: Rule
+
+
+class Scan(NamedTuple):
+    """What is known of a text.
+
+    ``found`` is what starts before ``hold``, by start and end; from ``hold`` on an entry may have begun, and more text
+    must be seen. ``before`` is what stands before ``hold``, ``allowed`` how far an allow entry that began before it
+    reaches. ``quiet``: nothing was found, whoever asks.
+    """
+
+    found: Sequence[Found]
+    hold: int
+    before: int
+    allowed: int
+    quiet: bool
+
+
+class _Beginnings:
+    """Answers whether a text is the beginning of an entry that goes on."""
+
+    __slots__ = ("firsts", "pairs", "words")
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = sorted(words)
+        self.firsts = {word[0] for word in self.words if len(word) > 1}
+        self.pairs = {word[:2] for word in self.words if len(word) > 2}
+
+    def __contains__(self, text: str) -> bool:
+        after = bisect_right(self.words, text)
+        return after < len(self.words) and self.words[after].startswith(text)
+
+
+class Matcher:
+    """All entries, compiled. Immutable; may be used by several threads."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        rules: dict[str, list[Rule]] = {}
+        for word, rule in entries:
+            rules.setdefault(word, []).append(rule)
+        self._rules = list(rules.values())
+        self._lengths = max(map(len, rules), default=0)
+        self._anywhere = _Beginnings(word for word, its in rules.items() if not all(rule.left for rule in its))
+        self._at_words = _Beginnings(word for word, its in rules.items() if any(rule.left for rule in its))
+        automaton = AhoCorasick(list(rules), matchkind=MatchKind.Standard, store_patterns=False)
+        self._find = automaton.find_matches_as_indexes
+        self.blocks = any(rule.action == "block" for its in self._rules for rule in its)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest folded entry."""
+        return self._lengths
+
+    def is_clean(self, text: str) -> bool:
+        """Return True if no entry is in the text, whatever stands around it. The quickest question."""
+        return not self._find(fold(text)[0], overlapping=True)
+
+    def scan(
+        self, text: str, before: int = NOTHING, allowed: int = 0, *, final: bool = True, key: str | None = None
+    ) -> Scan:
+        """Look for every entry. With ``final`` the text ends here, else more will follow what is held."""
+        folded, same = fold(text)
+        matches = self._find(folded, overlapping=True)
+        size = len(folded)
+        hold = size if final else self._alive(folded, before)
+        if not matches and hold == size:
+            return Scan((), len(text), _context(before, folded, size), allowed, quiet=True)
+        places = range(size) if same else origins(text)
+        found: list[Found] = []
+        quiet = True
+        for pattern, start, end in matches:
+            for rule in self._rules[pattern]:
+                if rule.keys is not None:
+                    quiet = False
+                    if key not in rule.keys:
+                        continue
+                if rule.left and _joined_left(folded, start, before):
+                    continue
+                going_on = _goes_on(folded, end, rule, final=final)
+                if going_on is None:
+                    hold = min(hold, start)
+                elif not going_on:
+                    found.append(Found(places[start], places[end - 1] + 1, rule))
+        if hold < size:
+            at = places[hold]
+            before = _context(before, folded, bisect_left(places, at))
+        else:
+            at, before = len(text), _context(before, folded, size)
+        if found:
+            quiet = False
+            found, allowed = _without_allowed(text, found, at, allowed)
+        return Scan(found, at, before, allowed, quiet)
+
+    def scan_long(self, text: str, key: str | None = None) -> Iterator[Found]:
+        """Scan a long text slice by slice, so that other threads get their turn in between."""
+        start = end = before = allowed = 0
+        while end < len(text):
+            # what is held is scanned again: a slice never shorter than it keeps the whole linear
+            end = min(len(text), end + max(_SLICE, end - start))
+            scan = self.scan(text[start:end], before, allowed, final=end == len(text), key=key)
+            for found in scan.found:
+                yield Found(found.start + start, found.end + start, found.rule)
+            start, before, allowed = start + scan.hold, scan.before, max(0, scan.allowed - scan.hold)
+
+    def _alive(self, folded: str, before: int) -> int:
+        """Return where the first entry may have begun that the text's end cuts off, or the text's length."""
+        anywhere, at_words = self._anywhere, self._at_words
+        size = len(folded)
+        for index in range(max(0, size - self._lengths + 1), size):
+            head = folded[index : index + 2]
+            rest = size - index
+            boundary = (folded[index - 1] not in WORD) if index else before in {NOTHING, POINT}
+            for beginnings in (anywhere, at_words) if boundary else (anywhere,):
+                if rest == 1:
+                    if head in beginnings.firsts:
+                        return index
+                elif head in beginnings.pairs and (rest == 2 or folded[index:] in beginnings):
+                    return index
+        return size
+
+
+def _context(before: int, folded: str, end: int) -> int:
+    """Say what stands before ``end``, given what stood before the text."""
+    if not end:
+        return before
+    last = folded[end - 1]
+    if last.isdecimal():
+        return DIGIT
+    if last in WORD:
+        return LETTER
+    if last == "." and (folded[end - 2].isdecimal() if end > 1 else before == DIGIT):
+        return POINT
+    return NOTHING
+
+
+def _joined_left(folded: str, start: int, before: int) -> bool:
+    """Return True if a word or a number goes on into ``start``: the 69 of 4.69 is none."""
+    context = _context(before, folded, start)
+    return context in {LETTER, DIGIT} or (context == POINT and folded[start].isdecimal())
+
+
+def _goes_on(folded: str, end: int, rule: Rule, *, final: bool) -> bool | None:
+    """Return True if the word found is only the beginning of a longer one, None if more text must be seen."""
+    last = folded[end - 1]
+    kana = "\u3041" <= last <= "\u30ff"
+    if not rule.right and not kana:
+        return False
+    if end == len(folded):
+        return False if final else None
+    if not rule.right:
+        return folded[end] in _VOICED
+    if folded[end] == "." and last.isdecimal():
+        if end + 1 == len(folded):
+            return False if final else None
+        return folded[end + 1].isdecimal()
+    return folded[end] in WORD
+
+
+def _without_allowed(text: str, found: list[Found], hold: int, allowed: int) -> tuple[list[Found], int]:
+    """Drop what lies inside an allow entry or starts at ``hold`` or later; say how far the allow entries reach."""
+    found.sort(key=lambda match: match[:2])
+    allows = [match for match in found if match.rule.action == "allow" and _literal(text, match)]
+    kept: list[Found] = []
+    upcoming = 0
+    for match in found:
+        if match.start >= hold:
+            break
+        while upcoming < len(allows) and allows[upcoming].start <= match.start:
+            allowed = max(allowed, allows[upcoming].end)
+            upcoming += 1
+        if match.end > allowed and match.rule.action != "allow":
+            kept.append(match)
+    return kept, allowed
+
+
+def _literal(text: str, match: Found) -> bool:
+    """Return True if nothing invisible stands inside: allow entries hold for the word as it is written."""
+    return all(TABLE[ord(character)] for character in text[match.start : match.end])
+
+
+def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join spans (rising by start) that overlap or touch."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined

@@ -1,0 +1,156 @@
+"""The plugin: its options, and what a found word means for a request and for a channel of the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import Awaitable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from gateway.sdk import Channel, ConfigPath, Exchange, Hit, Options, Plugin, Refused, Text, TextFilter
+from plugins.sensitive_words.matcher import Found, Matcher, union
+from plugins.sensitive_words.stream import States, WordFilter
+from plugins.sensitive_words.wordlist import Action, Entry, Source, read, warn
+
+_LONG = 32_768  # code points of a request; more are scanned in a thread
+_HITS = 1_000  # told of one exchange; a mask for a very common word must not fill the log
+_TAG = "sensitive_words"  # of an entry with the action tag and no tag of its own
+_BLOCKED = "The request was blocked by the content filter."
+
+Direction = Literal["request", "answer"]
+
+
+class ListOptions(Options):
+    """A word file. A line may say its own action and tag; ``keys``: only for these keys (names)."""
+
+    path: ConfigPath
+    action: Action = "block"
+    tag: str | None = None
+    keys: frozenset[str] | None = None
+    encoding: str = "utf-8"
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, encoding: str) -> str:
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise ValueError("not an encoding that Python knows; utf-8 or gb18030 are usual") from None
+        return encoding
+
+
+class WordOptions(Options):
+    """An entry in the configuration itself."""
+
+    word: str
+    action: Action = "block"
+    tag: str | None = None
+
+
+class SensitiveWordsOptions(Options):
+    """What to look for, and where."""
+
+    lists: tuple[ListOptions, ...] = ()
+    words: tuple[str | WordOptions, ...] = ()
+    allow: tuple[str, ...] = ()
+    directions: frozenset[Direction] = frozenset(("request", "answer"))
+    max_skip: int = Field(default=3, ge=0, le=64)
+    mask_char: str = Field(default="*", min_length=1, max_length=1)
+
+    @field_validator("lists", mode="before")
+    @classmethod
+    def _plain_paths(cls, lists: Any, _: ValidationInfo) -> Any:
+        if isinstance(lists, list | tuple):
+            return [{"path": one} if isinstance(one, str | Path) else one for one in lists]
+        return lists
+
+
+class SensitiveWords(Plugin):
+    """Blocks, masks or tags listed words."""
+
+    Options = SensitiveWordsOptions
+    options: SensitiveWordsOptions
+
+    def __init__(self, options: SensitiveWordsOptions) -> None:
+        super().__init__(options)
+        self.files = [one.path for one in options.lists]
+        self.matcher = Matcher(self._entries())
+        self._states = States(self.matcher)
+        self._on_request = bool(self.matcher) and "request" in options.directions
+        self._on_answer = bool(self.matcher) and "answer" in options.directions
+        #: The gateway then refuses token ids and embeddings, which would pass unread.
+        self.blocks_requests = self._on_request and self.matcher.blocks
+
+    def _entries(self) -> Iterable[Entry]:
+        names = [one.path.name for one in self.options.lists]
+        for one in self.options.lists:
+            name = one.path.name if names.count(one.path.name) == 1 else "/".join(one.path.parts[-2:])
+            yield from read(one.path, Source(name, one.action, one.tag, one.keys), one.encoding)
+        inline = Source("words", place="entry")
+        for number, word in enumerate(self.options.words, 1):
+            given = WordOptions(word=word) if isinstance(word, str) else word
+            if entry := inline.entry(given.word, number, given.action, given.tag):
+                yield entry
+        allow = Source("allow", "allow", place="entry")
+        for number, word in enumerate(self.options.allow, 1):
+            if entry := allow.entry(word, number):
+                yield entry
+        warn(inline)
+        warn(allow)
+
+    def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
+        """Check every text of the request at once, or in a thread where it is long."""
+        if not self._on_request:
+            return None
+        texts = exchange.texts()
+        joined = texts[0].text if len(texts) == 1 else "\n".join([text.text for text in texts])
+        if len(joined) > _LONG:
+            return self._in_thread(exchange, texts)
+        if not self.matcher.is_clean(joined):
+            for text in texts:
+                self._judge(exchange, text, self.matcher.scan(text.text, key=exchange.key).found)
+        return None
+
+    async def _in_thread(self, exchange: Exchange, texts: Sequence[Text]) -> None:
+        def scan() -> list[list[Found]]:
+            return [list(self.matcher.scan_long(text.text, exchange.key)) for text in texts]
+
+        for text, found in zip(texts, await asyncio.to_thread(scan), strict=True):
+            self._judge(exchange, text, found)
+
+    def _judge(self, exchange: Exchange, text: Text, found: Sequence[Found]) -> None:
+        """Record what was found in one text of the request; refuse the request, or mask the text."""
+        for match in found:
+            self._record(exchange, match, "request", text.path)
+        for match in found:
+            if match.rule.action == "block":
+                rule = match.rule
+                raise Refused(_BLOCKED, code="content_filter", param=text.path, rule=rule.id, tag=rule.tag)
+        if masks := union((match.start, match.end) for match in found if match.rule.action == "mask"):
+            text.edit([(start, end, self.options.mask_char * (end - start)) for start, end in masks])
+
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:
+        """Watch every channel of the answer."""
+        if not self._on_answer:
+            return None
+
+        def report(found: Found) -> None:
+            self._record(exchange, found, "answer", _place(channel))
+
+        return WordFilter(self._states, report, key=exchange.key, mask=self.options.mask_char)
+
+    def _record(self, exchange: Exchange, found: Found, direction: Direction, where: str) -> None:
+        rule = found.rule
+        if rule.action == "tag":
+            exchange.tag(rule.tag or _TAG)
+        if len(exchange.record.hits) < _HITS or rule.action == "block":
+            exchange.hit(Hit(self.name, rule.id, rule.action, direction, rule.tag, where, found.start, found.end))
+
+
+def _place(channel: Channel) -> str:
+    if channel.kind == "arguments":
+        return f"choices[{channel.choice}].tool_calls[{channel.tool}].arguments"
+    return f"choices[{channel.choice}].{channel.kind}"

@@ -1,0 +1,151 @@
+"""The filter of one channel: holds text back only while an entry may have begun at its end.
+
+What a piece of clean text does is remembered: the pieces of a stream are a tokenizer's tokens, and the same ones come
+again and again. So the states (what is held, what stands before it) grow into a small automaton over tokens, and clean
+text costs one look into a dictionary, however many entries there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from gateway.sdk import Blocked, Edit
+from plugins.sensitive_words.matcher import NOTHING, Found, Matcher, Scan, union
+
+_REMEMBERED = 16_384  # states and moves; then everything is forgotten at once
+_PIECE = 24  # code points of a piece, or held, that are worth remembering
+_INVISIBLE = 1024  # held beyond the longest entry: only invisible characters can do that
+
+NO_EDITS: tuple[Edit, ...] = ()
+
+Report = Callable[[Found], None]
+"""Told of every entry found, with positions in the channel."""
+
+
+class State:
+    """What is held, what stands before it, and where the pieces seen so far lead: what they show (None: themselves)."""
+
+    __slots__ = ("before", "held", "moves")
+
+    def __init__(self, held: str, before: int) -> None:
+        self.held, self.before = held, before
+        self.moves: dict[str, tuple[str | None, State]] = {}
+
+
+class States:
+    """The states that the streams of one matcher share."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self.matcher = matcher
+        self._states: dict[tuple[str, int], State] = {}
+        self._moves = 0
+
+    def at(self, held: str, before: int) -> State:
+        """Return the shared state."""
+        state = self._states.get((held, before))
+        if state is None:
+            state = State(held, before)
+            if len(held) <= _PIECE:
+                if len(self._states) + self._moves >= _REMEMBERED:
+                    self._states.clear()  # streams that are under way keep theirs until they end
+                    self._moves = 0
+                self._states[held, before] = state
+        return state
+
+    def remember(self, state: State, piece: str, shown: str | None, following: State) -> None:
+        """Remember where a piece leads from a state."""
+        if len(piece) <= _PIECE and len(state.held) <= _PIECE and len(following.held) <= _PIECE:
+            self._moves += 1
+            state.moves[piece] = (shown, following)
+
+
+class _Carried(NamedTuple):
+    """What earlier entries mean for the text that is held: so much of it is to be masked, so much allowed."""
+
+    mask: int = 0
+    allowed: int = 0
+
+
+_CLEAN = _Carried()
+
+
+class WordFilter:
+    """Watches one channel for the entries of a matcher. Raises Blocked at the earliest blocking entry."""
+
+    __slots__ = ("_carried", "_fed", "_key", "_mask", "_report", "_state", "_states")
+
+    def __init__(self, states: States, report: Report, *, key: str | None = None, mask: str = "*") -> None:
+        self._states, self._report, self._key, self._mask = states, report, key, mask
+        self._state = states.at("", NOTHING)
+        self._fed = 0
+        self._carried = _CLEAN
+
+    def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+        """Return what may be shown now and the masks in it."""
+        move = self._state.moves.get(text)
+        if move is None:
+            return self._step(text)
+        self._fed += len(text)
+        shown, self._state = move
+        return (text if shown is None else shown), NO_EDITS
+
+    def finish(self) -> tuple[str, Sequence[Edit]]:
+        """Return what was held; an entry that waited for its boundary may still block."""
+        held, carried = self._state.held, self._carried
+        if not held:
+            return "", NO_EDITS
+        scan = self._states.matcher.scan(held, self._state.before, carried.allowed, key=self._key)
+        return self._settle(held, scan)
+
+    def _step(self, text: str) -> tuple[str, Sequence[Edit]]:
+        state, carried, matcher = self._state, self._carried, self._states.matcher
+        raw = state.held + text
+        scan = matcher.scan(raw, state.before, carried.allowed, final=False, key=self._key)
+        if len(raw) - scan.hold > matcher.longest + _INVISIBLE:
+            raise Blocked("sensitive_words:held_too_long")
+        self._fed += len(text)
+        if not scan.quiet or carried is not _CLEAN:
+            return self._settle(raw, scan)
+        following = self._state = self._states.at(raw[scan.hold :], scan.before)
+        shown = raw[: scan.hold]
+        unchanged = shown == text
+        self._states.remember(state, text, None if unchanged else shown, following)
+        return (text if unchanged else shown), NO_EDITS
+
+    def _settle(self, raw: str, scan: Scan) -> tuple[str, Sequence[Edit]]:
+        """Act on what was found in ``raw``, the text not yet shown."""
+        masked = [(0, self._carried.mask)] if self._carried.mask else []
+        base = self._fed - len(raw)
+        for found in scan.found:
+            rule = found.rule
+            self._report(found._replace(start=base + found.start, end=base + found.end))
+            if rule.action == "block":
+                shown, edits = self._masked(raw[: found.start], base, masked)
+                raise Blocked(rule.id, tag=rule.tag, shown=shown, edits=edits)
+            if rule.action == "mask":
+                masked.append((found.start, found.end))
+        hold = scan.hold
+        reach = max((end for _, end in masked), default=0)
+        self._carried = _Carried(max(0, reach - hold), max(0, scan.allowed - hold))
+        if any(self._carried):  # what is remembered holds for clean text only
+            self._state = State(raw[hold:], scan.before)
+        else:
+            self._carried, self._state = _CLEAN, self._states.at(raw[hold:], scan.before)
+        return self._masked(raw[:hold], base, masked)
+
+    def _masked(self, shown: str, base: int, spans: list[tuple[int, int]]) -> tuple[str, Sequence[Edit]]:
+        """Mask the spans of ``shown``, which is at ``base`` in the channel."""
+        edits, parts, done = [], [], 0
+        for start, reach in union(spans):
+            end = min(reach, len(shown))
+            if start >= end:
+                break
+            mask = self._mask * (end - start)
+            edits.append(Edit(base + start, base + end, mask))
+            parts += [shown[done:start], mask]
+            done = end
+        if not edits:
+            return shown, NO_EDITS
+        parts.append(shown[done:])
+        return "".join(parts), edits

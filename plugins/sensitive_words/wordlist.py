@@ -1,0 +1,184 @@
+"""Word files and inline words: what is read from them, what is wrong with them, and the rules that come of it."""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import yaml
+
+from plugins.sensitive_words.fold import WORD, fold
+
+Action = Literal["block", "mask", "tag", "allow"]
+ACTIONS: tuple[str, ...] = get_args(Action)
+LONGEST = 1000  # characters of an entry; a stream may have to be held back for as long
+
+#: Single characters that stand in nearly every text.
+_COMMON = frozenset("的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后")
+#: Categories of what is stripped from an entry's edges; other symbols (So) may be an entry of their own: emoji.
+_EDGES = frozenset(
+    ["Zs", "Zl", "Zp", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "Cc", "Cf", "Cn", "Co"]
+)
+
+_log = logging.getLogger("sluice.sensitive_words")
+
+
+class Rule(NamedTuple):
+    """What is to happen where a word is found. ``id`` is "list:line"; the word itself is not in it."""
+
+    id: str
+    action: str
+    tag: str | None
+    keys: frozenset[str] | None  # only for exchanges of these keys
+    left: bool  # not in the middle of a word on its left
+    right: bool  # nor on its right
+
+
+class Entry(NamedTuple):
+    """A folded word with its rule."""
+
+    word: str
+    rule: Rule
+
+
+@dataclass(slots=True)
+class Source:
+    """Where entries come from, and what they mean unless they say otherwise."""
+
+    name: str  # in rule ids
+    action: str = "block"
+    tag: str | None = None
+    keys: frozenset[str] | None = None
+    place: str = "line"
+    path: str = ""  # in messages; without one, the name
+    _odd: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def entry(self, text: str, number: int, action: str | None = None, tag: str | None = None) -> Entry | None:
+        """Make an entry of what a list says; None (and a warning, later) where nothing is left of it.
+
+        Raises ValueError, naming the place, where it cannot be used.
+        """
+        if action and action not in ACTIONS:
+            raise ValueError(f"{self.at(number)}: the action must be one of {', '.join(ACTIONS)}, not {action[:20]!r}")
+        core = text.strip()
+        inside_left, inside_right = core.startswith("*"), core.endswith("*")
+        bare = _without_edges(core.strip("*"))
+        word, _ = fold(bare)
+        if not word or all(unicodedata.category(character) in _EDGES for character in word):
+            self._odd["blank or without a letter: skipped"].append(number)
+            return None
+        if len(word) > LONGEST:
+            raise ValueError(f"{self.at(number)}: an entry may have {LONGEST} characters, this one has {len(word)}")
+        if bare != core.strip("*").strip():
+            self._odd["punctuation at an edge: stripped"].append(number)
+        if len(word) == 1 and (word in _COMMON or word.isascii()):
+            self._odd["one very common character: will match nearly everything"].append(number)
+        spaced = not any(character.isalnum() and character not in WORD for character in word)
+        left = spaced and not inside_left and word[0] in WORD
+        right = spaced and not inside_right and word[-1] in WORD
+        rule = Rule(f"{self.name}:{number}", action or self.action, tag or self.tag, self.keys, left, right)
+        return Entry(word, rule)
+
+    def at(self, number: int) -> str:
+        """Name a place for an error message."""
+        return f"{self.path or self.name}: {self.place} {number}"
+
+    def warnings(self) -> list[str]:
+        """Return one line for each kind of odd entry, with the first few places."""
+        found = []
+        for what, numbers in self._odd.items():
+            shown = ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")
+            found.append(f"{self.path or self.name}: {self.place} {shown}: {what}")
+        return found
+
+
+def _without_edges(text: str) -> str:
+    start, end = 0, len(text)
+    while start < end and unicodedata.category(text[start]) in _EDGES:
+        start += 1
+    while end > start and unicodedata.category(text[end - 1]) in _EDGES:
+        end -= 1
+    return text[start:end]
+
+
+def read(path: Path, source: Source, encoding: str = "utf-8") -> list[Entry]:
+    """Read a word file, ``.yaml`` or lines of text; warns in the log. Raises ValueError naming file and line."""
+    source.path = str(path)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from error
+    text = _decoded(raw, source, encoding)
+    parse = _yaml_entries if path.suffix in {".yaml", ".yml"} else _text_entries
+    entries = [entry for entry in parse(text, source) if entry is not None]
+    warn(source)
+    return entries
+
+
+def warn(source: Source) -> None:
+    """Write the source's warnings to the log."""
+    for line in source.warnings():
+        _log.warning(line)
+
+
+def _decoded(raw: bytes, source: Source, encoding: str) -> str:
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{source.at(line)}: not {encoding}; save the list as UTF-8 or say its encoding") from error
+    if "\0" in text:  # UTF-16 of Latin words is valid UTF-8, and would match nothing
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ValueError(f"{source.at(line)}: a NUL byte, so this is not {encoding}; save the list as UTF-8")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _text_entries(text: str, source: Source) -> Iterator[Entry | None]:
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
+        if line.startswith("#"):
+            continue
+        word, *rest = line.split("\t")
+        if len(rest) > 2:
+            raise ValueError(f"{source.at(number)}: more than entry, action and tag between tabs")
+        action, tag = (part.strip() or None for part in (*rest, "", "")[:2])
+        yield source.entry(word, number, action, tag)
+
+
+def _yaml_entries(text: str, source: Source) -> Iterator[Entry | None]:
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # plain nodes: every scalar is text, also 69 and no
+    try:
+        root = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"{source.at(line)}: not YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{source.at(1)}: not YAML") from error
+    if root is None:
+        return
+    if not isinstance(root, yaml.SequenceNode):
+        raise ValueError(f"{source.at(1)}: a list of entries is expected")  # noqa: TRY004 - a fault in a file
+    for node in root.value:
+        number = node.start_mark.line + 1
+        if isinstance(node, yaml.ScalarNode):
+            yield source.entry(node.value, number)
+        else:
+            yield _mapped(node, number, source)
+
+
+def _mapped(node: yaml.Node, number: int, source: Source) -> Entry | None:
+    """Make an entry of ``{word, action, tag}``."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    if not pairs or not all(isinstance(part, yaml.ScalarNode) for pair in pairs for part in pair):
+        raise ValueError(f"{source.at(number)}: an entry is a word or {{word, action, tag}}")
+    values = {key.value: value.value for key, value in pairs}
+    if unknown := values.keys() - {"word", "action", "tag"}:
+        raise ValueError(f"{source.at(number)}: unknown {min(unknown)[:20]!r}; an entry has word, action and tag")
+    if "word" not in values:
+        raise ValueError(f"{source.at(number)}: an entry needs its word")
+    action, tag = (None if values.get(name) in {None, "", "null", "~"} else values[name] for name in ("action", "tag"))
+    return source.entry(values["word"], number, action, tag)

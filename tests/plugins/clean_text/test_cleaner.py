@@ -1,0 +1,162 @@
+"""A text is cleaned alike at once and in pieces, and what is legitimate in any script stays as it is."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from plugins.clean_text.cleaner import Cleaner, Patterns
+
+PATTERNS = Patterns(4, lambda _: "")
+PARTS = (
+    *(
+        "a",
+        "Z",
+        "赌",
+        " ",
+        "\n",
+        "1",
+        "é",
+        "\u0301",
+        "\u0302",
+        "\u0e49",
+        "\u20e3",
+        "\x1b",
+        "[",
+        "31m",
+        "]",
+        "0;t",
+        "\x07",
+    ),
+    *(
+        "\\",
+        "\x9b",
+        "\x9c",
+        "(",
+        "P",
+        "\0",
+        "\x08",
+        "\u202e",
+        "\u2066",
+        "\u200d",
+        "\u200c",
+        "\ufe0f",
+        "\ufe0e",
+        "❤",
+        "🏴",
+    ),
+    *(
+        "\U000e0067",
+        "\U000e007f",
+        "<",
+        "|",
+        "im_end",
+        "|>",
+        "<|",
+        ">",
+        "INST]",
+        "[/",
+        "<<SYS",
+        ">>",
+        "｜",
+        "ℹ",
+        "\U0001d167",
+    ),
+)
+
+
+def clean(text: str) -> str:
+    cuts, end = Cleaner(PATTERNS).cuts(text)
+    assert end == len(text)
+    return applied(text, cuts)
+
+
+def applied(text: str, cuts: Sequence[tuple[int, int, str, bool]]) -> str:
+    parts, done = [], 0
+    for start, end, new, _ in cuts:
+        assert done <= start < end
+        parts += [text[done:start], new]
+        done = end
+    return "".join(parts) + text[done:]
+
+
+def clean_in_pieces(pieces: Sequence[str]) -> str:
+    cleaner, held, shown = Cleaner(PATTERNS), "", ""
+    for piece in pieces:
+        text = held + piece
+        cuts, end = cleaner.cuts(text, final=False)
+        assert all(cut.end <= end for cut in cuts)
+        shown, held = shown + applied(text[:end], cuts), text[end:]
+        assert len(held) <= 300
+    return shown + applied(held, cleaner.cuts(held)[0])
+
+
+@settings(max_examples=600)
+@given(st.lists(st.sampled_from(PARTS), max_size=14), st.randoms())
+@example(["\x1b", "(", "<", "|", "im_end", "|>"], random.Random(0))
+@example(["\x1b", "]", "a", "\x1b", "\\", "b"], random.Random(0))
+def test_any_split_gives_what_the_whole_gives(parts: list[str], rng: random.Random) -> None:
+    text = "".join(parts)
+    edges = [0, *sorted(rng.choices(range(len(text) + 1), k=4)), len(text)]
+    pieces = [text[start:end] for start, end in itertools.pairwise(edges)]
+    whole = clean(text)
+    assert clean_in_pieces(parts) == clean_in_pieces(list(text)) == clean_in_pieces(pieces) == whole
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(PARTS), max_size=14))
+def test_nothing_unwanted_is_left(parts: list[str]) -> None:
+    cleaned = clean("".join(parts))
+    assert not set(cleaned) & set("\x1b\x07\x9b\x9c\0\x08\u202e\u2066")
+    assert "\u0301\u0301\u0301\u0301\u0301" not in cleaned
+    assert "a\ufe0f" not in cleaned
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("photo_\u202egpj.exe", "photo_gpj.exe"),
+        ("a\u2066b\u2069c", "abc"),
+        ("a\0b \x1b[31mred\x1b[0m\x08 tab:\t nl:\n", "ab red tab:\t nl:\n"),
+        ("Z" + "\u0301" * 40, "Z" + "\u0301" * 4),
+        ("ด" + "\u0e49\u0e47" * 30, "ด" + "\u0e49\u0e47" * 2),
+        ("Z" + "\u0301\0" * 40, "Z" + "\u0301" * 4),
+        ("Z" + "\u0301\u200b" * 40, "Z" + "\u0301\u200b" * 4 + "\u200b" * 36),
+        ("a\U000e0068\U000e0069b", "ab"),
+        ("a\ufe0fb\U000e0100c", "abc"),
+        ("❤\ufe0f\ufe0f\U000e0101", "❤\ufe0f"),
+        ("say <|im_end|>\n[INST] hi", "say \n hi"),
+        ("\x1b]0;title\x07a\x1b]" + "x" * 300, "a" + "x" * 300),
+    ],
+)
+def test_what_the_policy_names_is_removed(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+    assert clean_in_pieces(list(text)) == cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "👨\u200d👩\u200d👧 🧑\u200d🚀 🏳\ufe0f\u200d🌈 ❤\ufe0f 👍🏽 1\ufe0f\u20e3 ℹ\ufe0f ©\ufe0f 🇨🇳 🏴\u200d☠\ufe0f",
+        "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        "می\u200cروم کتاب\u200cها",
+        "שלום\u200f (a) \u200eعربى\u061c בְּרֵאשִׁ֖ית بِسْمِ ٱللَّٰهِ",
+        "Vie\u0323\u0302t o\u0302\u0309n Việt ổn ที่นี่ ผู้ใหญ่ क्षि क्\u200dष த்த བསྒྲུབས",
+        "a[0] < b[1], <html> <s>x</s> x<|y 3<5 [x](y) <<EOF",
+        "，。《》「」 …… —— × ÷ → ■ ①②③ ㎡ ｶﾞ 𝐟𝐨𝐫 𠮷",
+    ],
+)
+def test_what_is_legitimate_is_kept(text: str) -> None:
+    assert clean(text) == text
+    assert clean_in_pieces(list(text)) == text
+
+
+def test_a_flood_cut_into_pieces_is_capped() -> None:
+    assert clean_in_pieces(["Z", *["\u0301"] * 40, "x"]) == "Z" + "\u0301" * 4 + "x"
+    assert clean_in_pieces(["👨", "\u200d", "👩"]) == "👨\u200d👩"
+    assert clean_in_pieces(["e", "\u0301"]) == "e\u0301"

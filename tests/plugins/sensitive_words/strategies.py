@@ -1,0 +1,56 @@
+"""Texts, entries and splits in which everything overlaps with everything."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from hypothesis import strategies as st
+
+from plugins.sensitive_words.wordlist import Entry, Source
+
+ALPHABET = "abAs1.9 -，…\n赌博大麻烦\u200b\0ßﬃﬀİ㎏ée\u0301かが\u3099ｶ\U000e0041"
+SMALL = (
+    "ab",
+    "赌博",
+    "赌a",
+    "19.",
+    "a b",
+    "赌博\u200b",
+    "ﬃf",
+    "ßs ",
+    "か\u3099が",
+    "é\u0301e",
+    "1.a",
+    "a，赌",
+    "İi\u200b",
+)
+
+
+def random_entries(rng: random.Random, alphabet: str) -> list[Entry]:
+    """Make a few entries of every action, some of them for one key only."""
+    made = []
+    for number in range(1, rng.randint(1, 6) + 1):
+        word = "".join(rng.choices(alphabet, k=rng.randint(1, 5)))
+        word = rng.choice(["", "", "*"]) + word + rng.choice(["", "", "*"])
+        action = rng.choice(["block", "mask", "mask", "mask", "tag", "allow", "allow"])
+        keys = rng.choice([None, None, None, frozenset(["team-a"])])
+        entry = Source("list", action, keys=keys).entry(word, number)
+        if entry is not None:
+            made.append(entry)
+    return made
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[Entry], str]:
+    """Draw entries and a text of the same few characters."""
+    alphabet = draw(st.sampled_from([*SMALL, *SMALL, ALPHABET]))
+    return random_entries(draw(st.randoms()), alphabet), draw(st.text(alphabet, max_size=16))
+
+
+@st.composite
+def cut(draw: st.DrawFn, text: str) -> list[str]:
+    """Draw a way to cut a text into pieces."""
+    places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=len(text))))
+    edges = [0, *places, len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(edges)]
