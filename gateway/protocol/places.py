@@ -14,9 +14,8 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.protocol import jsontext
 from gateway.protocol.text import Joined, Json, Key, Name, Text, Value
-from gateway.protocol.unread import forbidden, has_token_ids, media_urls
 
-__all__ = ["Text", "answer_texts", "forbidden", "has_token_ids", "media_urls", "request_texts"]
+__all__ = ["Text", "answer_texts", "request_texts"]
 
 Reader = Callable[[list[Text], Any, Any, str, str | None], None]
 """Adds the texts in ``container[at]`` to the list, given the path of the place and the role of the message."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
-from gateway.protocol import places
+from gateway.protocol import unread
 from gateway.protocol.places import answer_texts, request_texts
 
 CHAT = "/v1/chat/completions"
@@ -281,7 +281,7 @@ def test_deep_bodies_exhaust_no_stack(depth: int) -> None:
 def test_whatever_the_json_it_is_walked_and_what_is_edited_is_gone(
     route: str, body: dict[str, Any], data: st.DataObject
 ) -> None:
-    for walk in (places.has_token_ids, places.forbidden, places.media_urls):
+    for walk in (unread.has_token_ids, unread.forbidden, unread.media_urls):
         walk(route, copy.deepcopy(body))
     for find in (request_texts, answer_texts):
         edited = copy.deepcopy(body)
