@@ -129,7 +129,7 @@ class Gateway:
 
     def metrics(self) -> dict[str, float]:
         """Scrape: ``name{labels}`` to value."""
-        text = httpx.get(f"{self.url}/metrics").text
+        text = self.get("/metrics", OPERATOR).text
         pairs = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in pairs}
 
@@ -236,7 +236,7 @@ def running_gateway(
         yield gateway
     finally:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            gateway.stop()
+            gateway.stop(signal.SIGINT)  # no notice to load balancers
         reader.join(5)
 
 
@@ -262,8 +262,8 @@ class RawCaller:
         self.socket.sendall(data)
         return self
 
-    def post(self, path: str, body: Mapping[str, Any], secret: str | None = TEAM) -> RawCaller:
-        """Send a complete POST."""
+    def post(self, path: str, body: Mapping[str, Any], secret: str | None = TEAM, **headers: str) -> RawCaller:
+        """Send a complete POST; an underscore in a header's name stands for a hyphen."""
         raw = json.dumps(body).encode()
         lines = [
             f"POST {path} HTTP/1.1",
@@ -271,7 +271,8 @@ class RawCaller:
             "content-type: application/json",
             f"content-length: {len(raw)}",
         ]
-        lines += [f"{name}: {value}" for name, value in authorization(secret).items()]
+        named = authorization(secret) | {name.replace("_", "-"): value for name, value in headers.items()}
+        lines += [f"{name}: {value}" for name, value in named.items()]
         return self.send(("\r\n".join(lines) + "\r\n\r\n").encode() + raw)
 
     def until(self, wanted: bytes) -> bytes:

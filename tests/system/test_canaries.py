@@ -97,7 +97,7 @@ def parrot(seed: int) -> Any:
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_no_canary_is_ever_in_another_callers_answer(fake: FakeVLLM, gateway: Gateway, seed: int) -> None:
     fake.always(parrot(seed))
-    storm = Storm(seed, FRAGILE[32:])
+    storm = Storm(seed, FRAGILE)
     await storm.rage(gateway, callers=24, requests=500)
     assert storm.strangers == []
     assert storm.finished > 200

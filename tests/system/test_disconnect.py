@@ -26,7 +26,7 @@ def test_a_caller_who_leaves_in_mid_stream_frees_the_engine(
     """TD-01."""
     fake.always(HUNDRED)
     caller = RawCaller(gateway.port)
-    caller.post(CHAT, {"model": fragile, "messages": HI, "stream": True})
+    caller.post(CHAT, {"model": fragile, "messages": HI, "stream": True}, x_request_id=f"leaving-by-{how}")
     while caller.seen.count(b'"piece "') < 3:
         caller.until(b'"piece "')
         caller.seen += caller.socket.recv(65536)
@@ -36,8 +36,7 @@ def test_a_caller_who_leaves_in_mid_stream_frees_the_engine(
     assert received.seconds_until_left(left, 1) < 1
     assert received.written < 30
     gateway.wait_metric("sluice_in_flight", 0, model=fragile)
-    line = gateway.wait_log(lambda line: line.get("model") == fragile and "status" in line)
-    assert line["outcome"] == "client_left"
+    assert gateway.wait_record(f"leaving-by-{how}")["outcome"] == "client_left"
 
 
 SILENT: dict[str, Script] = {

@@ -56,7 +56,7 @@ def test_of_two_choices_the_clean_one_goes_on(fake: FakeVLLM, gateway: Gateway) 
         Delta(0, {"content": "forbiddenzebra"}),
         gate,
         Delta(1, {"content": "clean"}),
-        Delta(0, {"content": "x"}),
+        Delta(0, {"content": " x"}),
     ]
     fake.script(says(*pieces, Delta(1, {"content": "."})))
     gate.set()

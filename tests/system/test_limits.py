@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+from collections.abc import Iterator
 
 import pytest
 
 from tests.fakes.script import says
 from tests.fakes.vllm import FakeVLLM
-from tests.harness import CHAT, HI, OPERATOR, TEAM, Gateway, configuration, key, model
+from tests.harness import CHAT, HI, OPERATOR, TEAM, Gateway, configuration, key, model, running_gateway
 from tests.system.conftest import StartGateway
 
 BODY = {"model": "smollm2", "messages": HI, "max_tokens": 5}
@@ -18,19 +19,22 @@ def statuses(gateway: Gateway, count: int, secret: str = TEAM) -> list[int]:
     return [gateway.post(CHAT, BODY, secret).status_code for _ in range(count)]
 
 
-@pytest.fixture
-def limited(fake: FakeVLLM, start_gateway: StartGateway) -> Gateway:
+@pytest.fixture(scope="module")
+def limited(_engine: FakeVLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """One gateway, a key for each limit."""
     keys = [
         key("rpm", "sk-rpm", rpm=3),
         key("tpm", "sk-tpm", tpm=60),
         key("flight", "sk-flight", max_in_flight=2),
+        key("clumsy", "sk-clumsy", max_in_flight=2),
         key("free", "sk-free"),
         key("only", "sk-only", models=["other"]),
         key("ops", OPERATOR, role="operator"),
     ]
-    models = [model("smollm2", fake.url, max_output_tokens=5), model("other", fake.url)]
-    return start_gateway(configuration(models, keys=keys, metrics="operator"))
+    models = [model("smollm2", _engine.url, max_output_tokens=5), model("other", _engine.url)]
+    config = configuration(models, keys=keys, metrics="operator")
+    with running_gateway(config, tmp_path_factory.mktemp("limited")) as started:
+        yield started
 
 
 def test_requests_a_minute(fake: FakeVLLM, limited: Gateway) -> None:
@@ -71,10 +75,10 @@ def test_requests_in_flight(fake: FakeVLLM, limited: Gateway) -> None:
 def test_a_refused_or_failed_request_holds_no_slot(fake: FakeVLLM, limited: Gateway) -> None:
     for _ in range(5):
         bad = {"model": "smollm2", "messages": [{"role": "user", "content": "forbiddenzebra"}]}
-        assert limited.post(CHAT, bad, "sk-flight").status_code == 400
-        assert limited.post(CHAT, {"model": "nope", "messages": HI}, "sk-flight").status_code == 404
-        assert limited.post(CHAT, content=b"{", secret="sk-flight").status_code == 400
-    assert statuses(limited, 2, "sk-flight") == [200, 200]
+        assert limited.post(CHAT, bad, "sk-clumsy").status_code == 400
+        assert limited.post(CHAT, {"model": "nope", "messages": HI}, "sk-clumsy").status_code == 404
+        assert limited.post(CHAT, content=b"{", secret="sk-clumsy").status_code == 400
+    assert statuses(limited, 2, "sk-clumsy") == [200, 200]
     limited.wait_metric("sluice_in_flight", 0)
 
 

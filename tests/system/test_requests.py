@@ -89,7 +89,6 @@ def test_the_ceiling_of_tokens_is_kept_and_said(fake: FakeVLLM, start_gateway: S
         (CHAT, {"messages": HI, "n": 9}, "n"),
         ("/v1/completions", {"prompt": "hi", "n": 9}, "n"),
         ("/v1/completions", {"prompt": ["hi"] * 65}, "prompt"),
-        ("/v1/embeddings", {"input": ["hi"] * 65}, "input"),
         (CHAT, {"messages": HI, "chat_template": "{{ messages }}"}, "chat_template"),
         (CHAT, {"messages": HI, "chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
         ("/tokenize", {"messages": HI, "chat_template": "x"}, "chat_template"),

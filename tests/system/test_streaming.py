@@ -145,6 +145,16 @@ def test_an_end_without_done_is_completed(fake: FakeVLLM, gateway: Gateway) -> N
     assert (heard.text(), heard.finishes(), heard.errors) == ("ab", ["stop"], [])
 
 
+@pytest.mark.parametrize("ending", [RESET, CLOSE], ids=["reset", "close"])
+def test_text_of_the_finish_chunk_is_shown_though_the_engine_dies_after_it(
+    fake: FakeVLLM, gateway: Gateway, fragile: str, ending: Any
+) -> None:
+    fake.always(streams(chunk("a"), chunk("b", finish="stop"), 0.05, ending))
+    heard = hear(gateway, {"model": fragile})
+    assert heard.text() == "ab"
+    assert bool(heard.errors) != heard.done  # complete, or said to be broken: one of the two
+
+
 def test_choices_are_separate(fake: FakeVLLM, gateway: Gateway) -> None:
     """ST-08: choice 0 spells a hard word over its pieces, choice 1 does not; there is no "forbidhello"."""
     fake.script(
@@ -247,11 +257,11 @@ def test_soft_tags_come_in_the_last_chunk(fake: FakeVLLM, gateway: Gateway) -> N
 
 def test_frames_are_json_of_the_chunk_form(fake: FakeVLLM, gateway: Gateway) -> None:
     """A chunk that a plugin changed keeps every field around its text."""
-    odd = chunk("maskpapaya", extra={"k": [1, None]}) | {"prompt_token_ids": None}
+    odd = chunk("maskpapaya.", extra={"k": [1, None]}) | {"prompt_token_ids": None}
     fake.script(streams(odd, chunk("", finish="stop", stop_reason=None)))
     heard = hear(gateway, {})
     changed = next(entry for entry in heard.events if entry["choices"][0]["delta"].get("content"))
-    odd["choices"][0]["delta"]["content"] = "**********"
+    odd["choices"][0]["delta"]["content"] = "**********."
     assert changed == odd
     assert json.loads(heard.payloads[0]) == odd
 

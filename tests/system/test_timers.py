@@ -103,7 +103,7 @@ def test_a_silent_stream_is_an_event_after_the_heartbeat(fake: FakeVLLM, patient
 
 
 def test_a_stream_that_falls_silent_ends_after_idle_s(fake: FakeVLLM, hasty: Gateway, fragile: str) -> None:
-    fake.always(says("a", SILENCE))
+    fake.always(streams(chunk("a"), SILENCE))
     started = time.monotonic()
     heard = hear(hasty, {"model": fragile})
     assert 0.3 < time.monotonic() - started < 1.1

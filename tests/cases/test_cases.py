@@ -1,0 +1,33 @@
+"""The index of the acceptance cases: each is named by the tests that hold us to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+CASES = [
+    *("AC-01", "AC-02", "AC-04", "AC-06"),
+    *("ST-01", "ST-02", "ST-04", "ST-06", "ST-08", "ST-09", "ST-11"),
+    *("TS-02", "EV-07", "EV-13", "EV-14", "EV-15"),
+    *("TD-01", "TD-03", "TD-05"),
+    *("AU-01", "AU-03"),
+    *("ML-01", "ML-02", "ML-03"),
+    *("SE-01", "SE-03", "SE-06", "SE-08", "SE-10"),
+]
+
+
+def claims() -> Iterator[tuple[str, str]]:
+    """Return every test with its docstring."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                yield f"{path.relative_to(TESTS)}::{node.name}", ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_case_is_claimed_by_a_test(case: str) -> None:
+    assert [name for name, claim in claims() if case in claim], f"no test's docstring names {case}"
