@@ -8,6 +8,8 @@ import socket
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ("tests.engine_fixture",)
+
 # A real engine shares the machine: how long an example takes says nothing. CI tries the same examples each time.
 settings.register_profile("sluice", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("sluice")

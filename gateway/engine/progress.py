@@ -30,7 +30,7 @@ class Progress:
     """Tells one state after the other: on a terminal in one line that keeps time, else a line a phase."""
 
     def __init__(self, stream: TextIO, *, prefix: str = "engine: ") -> None:
-        self._stream = stream
+        self.stream = stream
         self._prefix = prefix
         self._drawn = False
         self._begin()
@@ -44,7 +44,7 @@ class Progress:
     def phase(self, text: str, detail: str = "") -> None:
         """A phase has begun, or got on a little (``detail``)."""
         new = text != self.current
-        if new or (detail != self._detail and self._stream.isatty()):
+        if new or (detail != self._detail and self.stream.isatty()):
             self.current, self._detail = text, detail
             self._show()
 
@@ -57,13 +57,13 @@ class Progress:
 
     def tick(self) -> None:
         """Time has passed; call about once a second while waiting."""
-        if self.current is not None and (self._stream.isatty() or time.monotonic() - self._told >= _EVERY_S):
+        if self.current is not None and (self.stream.isatty() or time.monotonic() - self._told >= _EVERY_S):
             self._show()
 
     def say(self, text: str) -> None:
         """Tell something that stays on the screen, and begin anew: the next phase counts its time from here."""
         if self._drawn:
-            self._stream.write("\r\x1b[K")
+            self.stream.write("\r\x1b[K")
             self._drawn = False
         self._write(f"{self._prefix}{text}\n")
         self._begin()
@@ -76,9 +76,9 @@ class Progress:
         self._told = time.monotonic()
         detail = f" ({self._detail})" if self._detail else ""
         text = f"{self._prefix}{self.current}{detail} … {self.elapsed():.0f} s"
-        self._drawn = self._stream.isatty()
+        self._drawn = self.stream.isatty()
         self._write(f"\r\x1b[K{text}" if self._drawn else f"{text}\n")
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        self.stream.write(text)
+        self.stream.flush()
