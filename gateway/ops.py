@@ -36,7 +36,7 @@ class Lifecycle:
     _asks: deque[float] = field(default_factory=lambda: deque(maxlen=_WATCHED_ASKS))
 
     def asked(self) -> None:
-        """Somebody has asked whether we are ready."""
+        """Somebody has asked whether we are ready, and we are."""
         self._asks.append(monotonic())
 
     def watched(self) -> bool:
@@ -81,7 +81,6 @@ class Ops:
 
     async def readyz(self, _: Request) -> Response:
         """Ready is who is not draining and has an engine to use."""
-        self.lifecycle.asked()
         models = {
             name: {"ready": any(engines.values()), "engines": dict(engines)} for name, engines in self.usable().items()
         }
@@ -91,6 +90,7 @@ class Ops:
             status = "ready" if any(model["ready"] for model in models.values()) else "no_usable_engine"
         told = {"status": status, "models": models}
         if status == "ready":
+            self.lifecycle.asked()
             return JSONResponse(told)
         return JSONResponse(told, 503, {"retry-after": "1"})
 

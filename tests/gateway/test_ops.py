@@ -73,6 +73,10 @@ async def test_who_asks_regularly_is_noticed() -> None:
     await operated.get("/readyz")
     await operated.get("/readyz")
     assert not operated.lifecycle.watched()
+    operated.lifecycle.draining = True
+    await operated.get("/readyz")
+    assert not operated.lifecycle.watched()
+    operated.lifecycle.draining = False
     await operated.get("/readyz")
     assert operated.lifecycle.watched()
 
