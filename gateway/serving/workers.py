@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import socket
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Generator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
@@ -21,6 +23,8 @@ log = structlog.get_logger()
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _SETTLED_S = 60.0  # who has lived this long did not die of its configuration
 _FORCED_S = 5.0
+_PREFIX = "sluice-metrics-"
+_JUST_MADE_S = 60.0  # its parent may not have locked it yet
 _FATAL = frozenset({2, 3})  # wrong configuration, could not start: the next one would fare no better
 
 
@@ -103,8 +107,26 @@ class Workers:
 @contextlib.contextmanager
 def _fresh_directory() -> Generator[Path]:
     memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it, with a name nobody can guess
-    place = tempfile.mkdtemp(prefix="sluice-", dir=memory if os.access(memory, os.W_OK) else None)
+    place = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    _sweep(place)
+    made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    descriptor = os.open(made, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # for as long as we live
     try:
-        yield Path(place)
+        yield made
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what parents left behind that were killed: directories that nobody holds any more."""
+    for left in place.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, held by a living parent, or gone already
+            descriptor = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if datetime.now(UTC).timestamp() - os.fstat(descriptor).st_mtime > _JUST_MADE_S:
+                    shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)

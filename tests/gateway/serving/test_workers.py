@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -94,10 +95,15 @@ def test_sighup_reaches_every_worker() -> None:
         until(lambda: len(server.events("reload asked")) == 2)
 
 
-def test_the_directory_of_the_metrics_is_gone_at_the_end() -> None:
-    before = set(Path("/dev/shm").glob("sluice-*"))
+def test_the_directory_of_the_metrics_is_gone_at_the_end_and_so_are_those_of_killed_parents() -> None:
+    shared = Path("/dev/shm")
+    stale, fresh = (Path(tempfile.mkdtemp(prefix="sluice-metrics-", dir=shared)) for _ in range(2))
+    os.utime(stale, (0, 0))
+    before = set(shared.glob("sluice-metrics-*"))
     with served("--workers", "2") as server:
         all_up(server, 2)
+        assert not stale.exists()
         server.signal(signal.SIGTERM)
         assert server.status() == 0
-    assert set(Path("/dev/shm").glob("sluice-*")) <= before
+    assert set(shared.glob("sluice-metrics-*")) <= before
+    fresh.rmdir()
