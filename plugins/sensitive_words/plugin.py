@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from gateway.sdk import Channel, ConfigPath, Exchange, Hit, Options, Plugin, Refused, Text, TextFilter
+from plugins.sensitive_words.fold import fold
 from plugins.sensitive_words.matcher import Found, Matcher, union
 from plugins.sensitive_words.stream import States, WordFilter
 from plugins.sensitive_words.wordlist import Action, Entry, Source, read, warn
@@ -141,6 +142,13 @@ class SensitiveWords(Plugin):
             self._record(exchange, found, "answer", _place(channel))
 
         return WordFilter(self._states, report, key=exchange.key, mask=self.options.mask_char)
+
+    def explain(self, text: str) -> Iterator[str]:
+        """Say which rules fire on a text, where, and why; for the operator's eyes only."""
+        for start, end, rule in self.matcher.scan_long(text):
+            found = text[start:end]
+            says = f"{rule.action} ({rule.tag})" if rule.tag else rule.action
+            yield f"{rule.id}: {says}: {found!r} at {start} to {end}, read as {fold(found)[0]!r}"
 
     def _record(self, exchange: Exchange, found: Found, direction: Direction, where: str) -> None:
         rule = found.rule

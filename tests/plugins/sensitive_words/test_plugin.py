@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from structlog.testing import LogCapture
 
 from gateway.sdk import Blocked, Channel, Exchange, Hit, Refused
 from plugins.sensitive_words import SensitiveWords
@@ -178,11 +179,11 @@ def test_a_wrong_list_is_refused_naming_file_and_line(make: Make, tmp_path: Path
         make(lists=["block.txt"])
 
 
-def test_blank_inline_words_are_skipped_with_a_warning(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_blank_inline_words_are_skipped_with_a_warning(make: Make, log: LogCapture) -> None:
     plugin = make(words=["", "赌博", "\u200b"], allow=[" "])
     assert plugin.on_request(chat("hello")) is None
     assert refused(plugin, chat("赌博")).rule == "words:2"
-    assert [record.message.partition(":")[0] for record in caplog.records] == ["words", "allow"]
+    assert [entry["said"].partition(":")[0] for entry in log.entries] == ["words", "allow"]
 
 
 async def test_a_long_request_is_scanned_in_a_thread(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,3 +233,12 @@ def test_what_is_recorded_of_one_exchange_is_bounded(make: Make) -> None:
     make(words=[{"word": "的", "action": "mask"}]).on_request(exchange)
     assert contents(exchange) == ["*" * 5000]
     assert len(exchange.record.hits) == plugin_module._HITS
+
+
+def test_it_explains_which_rule_fires_where_and_why(make: Make) -> None:
+    plugin = make(words=["forbid*", {"word": "赌博", "action": "tag", "tag": "gambling"}])
+    assert list(plugin.explain("ＦＯＲＢＩＤ 赌博")) == [
+        "words:1: block: 'ＦＯＲＢＩＤ' at 0 to 6, read as 'forbid'",
+        "words:2: tag (gambling): '赌博' at 7 to 9, read as '赌博'",
+    ]
+    assert list(plugin.explain("clean")) == []
