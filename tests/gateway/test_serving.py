@@ -8,7 +8,7 @@ import pytest
 
 from gateway import __version__
 from gateway.serving import CannotListen, bind
-from tests.gateway.serving.stub import served
+from tests.gateway.serving.stub import served, until
 
 
 def test_a_taken_port_is_one_line_with_the_mend() -> None:
@@ -41,6 +41,7 @@ def test_a_process_whose_port_is_taken_ends_with_3() -> None:
 
 def test_the_start_is_told_to_people_and_to_machines() -> None:
     with served() as server:
+        until(lambda: server.errors and server.events("started"))
         assert server.errors == f"Sluice {__version__} listens on {server.url}\n"
         (event,) = server.events("started")
         assert (event["address"], event["workers"], event["version"]) == (server.url, 1, __version__)
