@@ -78,8 +78,9 @@ def compile_pattern(*, tokens: bool, final: bool) -> re.Pattern[str]:
 
 # Where there is nothing of this, nothing is to be done. Of the astral planes only emoji are known to be harmless.
 _SPECIAL = (
-    f"<\\[{CONTROLS[1:-1]}{JOINERS}{''.join(run for run in re.findall('.-.', MARKS, re.DOTALL) if run[2] < chr(0xFFFF))}"
-    "\ufe00-\ufe0f\U00010000-\U0001f2ff\U0001f3f4\U000e0000-\U000effff"
+    f"<\\[{CONTROLS[1:-1]}{JOINERS}"
+    + "".join(re.findall("[\u0300-\uffff]-[\u0300-\uffff]", MARKS))
+    + "\ufe00-\ufe0f\U00010000-\U0001f2ff\U0001f3f4\U000e0000-\U000effff"
 )
 special = re.compile(f"[{_SPECIAL}]").search
 #: What most texts are made of, none of it special: quicker to confirm than the special is to miss.

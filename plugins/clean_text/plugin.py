@@ -24,7 +24,7 @@ Direction = Literal["request", "answer"]
 class CleanTextOptions(Options):
     """What is to be cleaned, and how."""
 
-    directions: frozenset[Direction] = frozenset(("request", "answer"))
+    directions: frozenset[Direction] = Field(default=frozenset(("request", "answer")), description="what to clean")
     max_marks: int = Field(default=4, ge=1, le=64, description="combining marks left on one base character")
     special_tokens: Literal["escape", "block", "off"] = Field(
         default="escape",

@@ -54,12 +54,12 @@ class WordOptions(Options):
 class SensitiveWordsOptions(Options):
     """What to look for, and where."""
 
-    lists: tuple[ListOptions, ...] = ()
-    words: tuple[str | WordOptions, ...] = ()
-    allow: tuple[str, ...] = ()
-    directions: frozenset[Direction] = frozenset(("request", "answer"))
-    max_skip: int = Field(default=3, ge=0, le=64)
-    mask_char: str = Field(default="*", min_length=1, max_length=1)
+    lists: tuple[ListOptions, ...] = Field(default=(), description="word files; a plain path too, its action is block")
+    words: tuple[str | WordOptions, ...] = Field(default=(), description="further entries, an entry alone is blocked")
+    allow: tuple[str, ...] = Field(default=(), description="entries inside which no other counts")
+    directions: frozenset[Direction] = Field(default=frozenset(("request", "answer")), description="where to look")
+    max_skip: int = Field(default=3, ge=0, le=64, description="separators skipped inside an entry; not in use yet")
+    mask_char: str = Field(default="*", min_length=1, max_length=1, description="takes the place of each character")
 
     @field_validator("lists", mode="before")
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+import structlog
 import yaml
 
 from plugins.sensitive_words.fold import WORD, fold
@@ -25,7 +25,7 @@ _EDGES = frozenset(
     ["Zs", "Zl", "Zp", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "Cc", "Cf", "Cn", "Co"]
 )
 
-_log = logging.getLogger("sluice.sensitive_words")
+_log = structlog.get_logger()
 
 
 class Rule(NamedTuple):
@@ -123,7 +123,7 @@ def read(path: Path, source: Source, encoding: str = "utf-8") -> list[Entry]:
 def warn(source: Source) -> None:
     """Write the source's warnings to the log."""
     for line in source.warnings():
-        _log.warning(line)
+        _log.warning("word_list", said=line)
 
 
 def _decoded(raw: bytes, source: Source, encoding: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import LogCapture
 
 from plugins.sensitive_words.wordlist import Entry, Source, read
 
@@ -51,23 +52,19 @@ def test_marks_and_line_ends_of_other_systems_are_tolerated(tmp_path: Path, cont
     assert [entry.word for entry in parsed(tmp_path, content)] == ["赌博", "shit"]
 
 
-def test_blank_and_invisible_lines_are_skipped_with_one_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blank_and_invisible_lines_are_skipped_with_one_warning(tmp_path: Path, log: LogCapture) -> None:
     entries = parsed(tmp_path, "forbiddenzebra\n\n   \n\u200b\n，。\n赌博,\n")
     assert [entry.word for entry in entries] == ["forbiddenzebra", "赌博"]
-    assert [record.message for record in caplog.records] == [
+    assert [entry["said"] for entry in log.entries] == [
         f"{tmp_path / 'list.txt'}: line 2, 3, 4, 5: blank or without a letter: skipped",
         f"{tmp_path / 'list.txt'}: line 6: punctuation at an edge: stripped",
     ]
 
 
-def test_a_very_common_single_character_is_taken_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_very_common_single_character_is_taken_with_a_warning(tmp_path: Path, log: LogCapture) -> None:
     assert [entry.word for entry in parsed(tmp_path, "的\na\n" + "是\n" * 9)] == ["的", "a"] + ["是"] * 9
-    (record,) = caplog.records
-    assert record.message.startswith(
+    (entry,) = log.entries
+    assert entry["said"].startswith(
         f"{tmp_path / 'list.txt'}: line 1, 2, 3, 4, 5 and 6 more: one very common character"
     )
 
@@ -113,8 +110,8 @@ def test_another_encoding_is_read_where_it_is_said(tmp_path: Path) -> None:
     assert [entry.word for entry in parsed(tmp_path, "赌博\n".encode("gb18030"), encoding="gb18030")] == ["赌博"]
 
 
-def test_the_shipped_list_has_both_languages_and_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_shipped_list_has_both_languages_and_no_warning(log: LogCapture) -> None:
     words = [entry.word for entry in read(WORDS / "block.txt", Source("block.txt"))]
     assert "赌博" in words
     assert any(word.isascii() for word in words)
-    assert not caplog.records
+    assert not log.entries

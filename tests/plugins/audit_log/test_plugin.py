@@ -1,0 +1,77 @@
+"""One line for every exchange, with texts as they were at the plugin's place in the chain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.sdk import Channel, Exchange
+from plugins.audit_log import AuditLog
+from tests.plugins.exchanges import chat
+
+
+def made(path: Path, **options: Any) -> AuditLog:
+    plugin = AuditLog(AuditLog.Options.model_validate({"path": "audit.jsonl", **options}, context={"base": path}))
+    plugin.name = "audit_log"
+    return plugin
+
+
+async def logged(plugin: AuditLog, folder: Path, *exchanges: Exchange) -> list[dict[str, Any]]:
+    plugin.start()
+    for exchange in exchanges:
+        plugin.on_request(exchange)
+        for kind, pieces in (("content", ["好", "的"]), ("reasoning", []), ("arguments", ["x"])):
+            channel = plugin.text_filter(exchange, Channel(0, kind, 1))
+            if channel is not None:
+                assert [channel.feed(piece) for piece in pieces] == [(piece, ()) for piece in pieces]
+                assert channel.finish() == ("", ())
+        plugin.on_complete(exchange)
+    await plugin.stop()
+    return [json.loads(line) for line in (folder / "audit.jsonl").read_text("utf-8").splitlines()]
+
+
+async def test_every_exchange_is_one_line_without_text(tmp_path: Path) -> None:
+    lines = await logged(made(tmp_path), tmp_path, chat("你好", status=200), chat("秘密", outcome="content_filter"))
+    assert [(line["request_id"], line["status"], line["outcome"]) for line in lines] == [
+        ("req-1", 200, "ok"),
+        ("req-1", 0, "content_filter"),
+    ]
+    assert "request" not in lines[0]
+    assert "秘密" not in (tmp_path / "audit.jsonl").read_text("utf-8")
+
+
+async def test_full_text_is_that_of_request_and_answer(tmp_path: Path) -> None:
+    (line,) = await logged(made(tmp_path, text="full"), tmp_path, chat("你好", "再见"))
+    assert [(said["where"], said["text"]) for said in line["request"]] == [
+        ("messages[0].content", "你好"),
+        ("messages[1].content", "再见"),
+    ]
+    assert [(said["where"], said["text"]) for said in line["answer"]] == [
+        ("choices[0].content", "好的"),
+        ("choices[0].tool_calls[1].arguments", "x"),
+    ]
+
+
+async def test_a_request_refused_before_it_came_here_is_told_too(tmp_path: Path) -> None:
+    plugin = made(tmp_path, text="hash")
+    plugin.start()
+    plugin.on_complete(chat("你好"))
+    await plugin.stop()
+    (line,) = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text("utf-8").splitlines()]
+    assert line["request"][0].keys() == {"where", "chars", "sha256"}
+    assert line["answer"] == []
+
+
+async def test_stopping_what_never_started_does_no_harm(tmp_path: Path) -> None:
+    await made(tmp_path).stop()
+    assert not (tmp_path / "audit.jsonl").exists()
+
+
+@pytest.mark.parametrize("options", [{"text": "some"}, {"rotate_mb": 0}, {"keep": 0}, {"queue": 0}, {"pth": "x"}])
+def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        made(tmp_path, **options)
