@@ -164,7 +164,8 @@ def up(arguments: argparse.Namespace) -> int:
         serving.serve_here, partial(create_app, settings), server.host, server.port, drain_s=server.drain_s
     )
     try:
-        return uvloop.run(run_both(engine, gateway, on_ready=lambda: print(_try_it(settings), flush=True)))
+        at = (server.host, server.port)
+        return uvloop.run(run_both(engine, gateway, at=at, on_ready=lambda: print(_try_it(settings), flush=True)))
     except serving.CannotListen as fault:
         raise Stopped([f"sluice: {fault}"], COULD_NOT_START) from None
     except CannotStart as failure:

@@ -2,7 +2,7 @@
 
     wishes = Wishes(model=…, tensor_parallel=…, max_model_len=…, gpu_memory_utilization=…, args=(…))
     engine = EmbeddedEngine(wishes, python=python_of(environment), cache=Path(".cache/models"), environ=os.environ)
-    status = await up(engine, serve_gateway, on_ready=print_a_request_to_try)
+    status = await up(engine, serve_gateway, at=(host, port), on_ready=print_a_request_to_try)
 
 ``engine.url``, ``engine.served_model`` and ``engine.api_key`` are known at once, so that the gateway can be configured
 before anything runs. ``up`` runs both: the gateway comes up first and answers 503 while the engine loads. Whoever ends
@@ -30,6 +30,9 @@ from gateway.engine.progress import Progress
 from gateway.engine.supervise import State, Supervisor
 from gateway.upstream.client import Pool
 from gateway.upstream.origin import Origin
+
+#: The gateway probes its engines every second or two.
+NOTICED_S = 10.0
 
 __all__ = ["CannotStart", "EmbeddedEngine", "State", "Wishes", "python_of", "up"]
 
@@ -142,17 +145,18 @@ async def up(
     engine: EmbeddedEngine,
     serve: Callable[[], Coroutine[Any, Any, int]],
     *,
+    at: tuple[str, int] | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the engine and, beside it, ``serve`` (the gateway); return ``serve``'s result when it ends.
+    """Run the engine and, beside it, ``serve`` (the gateway, listening ``at`` host and port); return its result.
 
-    ``on_ready`` is called once, when the engine can be used. Raises ``CannotStart`` when the engine never comes up
-    (``serve`` is cancelled then), and whatever ``serve`` raises. Nothing runs on afterwards.
+    ``on_ready`` is called once, when the engine is ready and the gateway has noticed. Raises ``CannotStart`` when the
+    engine never comes up (``serve`` is cancelled then), and whatever ``serve`` raises. Nothing runs on afterwards.
     """
     loop = asyncio.get_running_loop()
     async with engine:
         serving = loop.create_task(serve(), name="gateway")
-        watching = loop.create_task(_watch(engine, on_ready), name="engine watch")
+        watching = loop.create_task(_watch(engine, at, on_ready), name="engine watch")
         try:
             await asyncio.wait([serving, watching], return_when=asyncio.FIRST_COMPLETED)
             return await (serving if serving.done() else watching)
@@ -162,10 +166,25 @@ async def up(
             await asyncio.wait([serving, watching])
 
 
-async def _watch(engine: EmbeddedEngine, on_ready: Callable[[], None]) -> NoReturn:
+async def _watch(engine: EmbeddedEngine, at: tuple[str, int] | None, on_ready: Callable[[], None]) -> NoReturn:
     await engine.wait_ready()
+    if at is not None:
+        await _noticed(*at)
     on_ready()
     await engine.wait_ended()
+
+
+async def _noticed(host: str, port: int) -> None:
+    """Return when the gateway calls itself ready; after a while also if it does not: its own log says why."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- where it listens is not ours
+    pool = Pool(Origin("http", local, port))
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(NOTICED_S):
+                while not await warm.alive(pool):  # noqa: ASYNC110 -- another server's state has no event
+                    await asyncio.sleep(0.1)
+    finally:
+        await pool.close()
 
 
 def free_port() -> int:

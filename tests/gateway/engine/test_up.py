@@ -161,3 +161,32 @@ async def test_stopping_twice_and_waiting_for_a_stopped_one_are_harmless(make_en
     await engine.stop()
     with pytest.raises(CannotStart, match="was stopped"):
         await engine.wait_ready()
+
+
+def test_ready_is_said_when_the_gateway_has_noticed(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
+        status = b"200 OK" if len(asked) > 2 else b"503 Service Unavailable"
+        writer.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    said_after: list[int] = []
+
+    async def run() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+
+        async def gateway() -> int:
+            while not said_after:
+                await asyncio.sleep(0.01)
+            return 0
+
+        await up(engine, gateway, at=(host, port), on_ready=lambda: said_after.append(len(asked)))
+        server.close()
+
+    uvloop.run(run())
+    assert said_after == [3]
+    assert set(asked) == {b"GET /health HTTP/1.1"}
