@@ -15,7 +15,7 @@ UNWANTED = {
         r"pyp[i]\.(org|python)|pythonhoste[d]\.|npmj[s]\.|de[b]\.debian\."
     ),
     "a path of one machine": r"(?<![\w.])/(wor[k]|roo[t]|hom[e])/\w",
-    "something unfinished": r"\b(TOD[O]|FIXM[E]|XX[X])\b|NotImplemente[d]Error",
+    "something unfinished": r"\b(TOD[O]|FIXM[E]|XX[X])\b|raise NotImplemente[d]",
 }
 
 
