@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
 from collections.abc import Callable
 
 import pytest
 
+from tests.fakes.connection import Received
 from tests.fakes.forms import event
 from tests.fakes.script import SILENCE, Script, delayed, paced, says, streams
 from tests.fakes.vllm import FakeVLLM
@@ -64,6 +66,60 @@ def test_a_caller_who_leaves_a_silent_engine_frees_it(
     assert received.seconds_until_left(left, 1) < 1
     gateway.wait_metric("sluice_in_flight", 0, model=fragile)
     assert len(fake.requests(model=fragile)) == 1  # leaving is no reason to ask again
+
+
+def test_a_caller_who_leaves_without_having_read_frees_the_engine(
+    fake: FakeVLLM, gateway: Gateway, fragile: str
+) -> None:
+    """The gateway has stopped reading the engine, and is waiting for the caller to take something."""
+    fake.always(says(*["x" * 20_000] * 1500))
+    with RawCaller(gateway.port) as caller:
+        caller.post(CHAT, {"model": fragile, "messages": HI, "stream": True})
+        received = fake.wait_for(1, model=fragile)[0]
+        until(lambda: stalled(received), 10)
+        left = time.monotonic()
+        caller.reset()
+    assert received.seconds_until_left(left, 1) < 1
+    gateway.wait_metric("sluice_in_flight", 0, model=fragile)
+
+
+def stalled(received: Received) -> bool:
+    """Say whether the engine has something to write and cannot."""
+    before = received.written
+    time.sleep(0.1)
+    return received.written == before > 0
+
+
+@pytest.mark.parametrize("timeouts", [{"total_s": 1.5}, {"idle_s": 1.0}], ids=str)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_caller_who_never_reads_is_dropped_in_time(
+    fake: FakeVLLM, start_gateway: StartGateway, timeouts: dict[str, float], stream: bool
+) -> None:
+    gateway = start_gateway(configuration([model("smollm2", fake.url)], timeouts=timeouts, chain=[]))
+    fake.always(says(*["x" * 20_000] * 1500))
+    with RawCaller(gateway.port) as caller:
+        caller.post(CHAT, {"model": "smollm2", "messages": HI, "stream": stream}, x_request_id="never-reads")
+        received = fake.wait_for(1)[0]
+        assert received.done.wait(4)
+        gateway.wait_metric("sluice_in_flight", 0, 4)
+        outcome = gateway.wait_record("never-reads")["outcome"]
+    assert outcome == ("client_left" if stream else "ok")  # a whole answer was handed over; never the engine's fault
+
+
+def test_a_caller_who_leaves_while_the_engine_does_not_accept_is_let_go(
+    fake: FakeVLLM, start_gateway: StartGateway
+) -> None:
+    with socket.socket() as deaf:  # its queue of one is full: the kernel ignores who comes next
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        with socket.create_connection(deaf.getsockname()):
+            models = [model("deaf", f"http://127.0.0.1:{deaf.getsockname()[1]}"), model("smollm2", fake.url)]
+            gateway = start_gateway(configuration(models, timeouts={"connect_s": 10}))
+            caller = RawCaller(gateway.port)
+            caller.post(CHAT, {"model": "deaf", "messages": HI})
+            until(lambda: gateway.metric("sluice_in_flight", model="deaf") == 1, 5)
+            caller.close()
+            gateway.wait_metric("sluice_in_flight", 0, 1, model="deaf")
 
 
 def test_leaving_gives_the_slots_of_key_and_model_back(fake: FakeVLLM, start_gateway: StartGateway) -> None:

@@ -246,6 +246,34 @@ def test_an_answer_without_choices_or_with_odd_ones_is_no_500(fake: FakeVLLM, ga
         assert b"internal_error" not in heard.raw
 
 
+LONE = b'"a \\ud83d maskpapaya b"'
+
+
+def test_half_a_character_in_an_answer_hangs_nobody(fake: FakeVLLM, gateway: Gateway, fragile: str) -> None:
+    """An escaped lone surrogate is legal JSON and no text."""
+    body = b'{"choices":[{"index":0,"message":{"role":"assistant","content":%b},"finish_reason":"stop"}]}' % LONE
+    piece = b'data: {"choices":[{"index":0,"delta":{"content":%b},"finish_reason":"stop"}]}\n\n' % LONE
+    fake.script(answers(body), streams(piece))
+    for stream in (False, True):
+        answer = gateway.post(CHAT, {"model": fragile, "messages": HI, "stream": stream})
+        assert answer.status_code in {200, 502}
+        assert "papaya" not in answer.text
+        assert "internal_error" not in answer.text
+
+
+def test_what_an_engine_says_under_our_name_is_no_trouble(fake: FakeVLLM, gateway: Gateway, fragile: str) -> None:
+    messages = [{"role": "user", "content": "a softkiwi"}]
+    for ours in ("text", None, ["a"], {"tags": ["theirs"]}):
+        fake.script(
+            answers(json.loads(whole("ok")) | {"sluice": ours}),
+            streams(chunk("ok", sluice=ours), chunk("", finish="stop", sluice=ours)),
+        )
+        for stream in (False, True):
+            answer = gateway.post(CHAT, {"model": fragile, "messages": messages, "stream": stream})
+            assert answer.status_code == 200, answer.text
+            assert '"tags":["soft"]' in answer.text
+
+
 def test_a_whole_answer_that_is_masked_keeps_all_that_surrounds_it(fake: FakeVLLM, gateway: Gateway) -> None:
     body = json.loads(whole("a maskpapaya b"))
     odd = {"big": 12345678901234567890123, "float": 1.5, "text": "\u2028 maskpapaya", "none": None, "list": [[], {}]}

@@ -99,6 +99,29 @@ def failures(gateway: Gateway) -> float:
     return everything - gateway.metric("sluice_config_reloads_total", outcome="ok")
 
 
+def test_engines_change_with_the_file_and_streams_stay_where_they_are(
+    fake: FakeVLLM, start_gateway: StartGateway
+) -> None:
+    with FakeVLLM() as second:
+        second.always(says("second"))
+        config = configuration([model("smollm2", fake.url)])
+        gateway = start_gateway(config)
+        gate = fake.gate()
+        fake.script(says("first ", gate, "to the end"))
+        with gateway.client() as client:
+            stream = iter(client.chat.completions.create(model="smollm2", messages=HI, stream=True))
+            assert next(stream).choices
+            gateway.write(config | {"models": [model("smollm2", second.url), model("new", second.url)]})
+            gateway.process.send_signal(signal.SIGHUP)
+            until(lambda: gateway.get("/v1/models/new").status_code == 200, IN_FORCE_S)
+            answer = client.chat.completions.create(model="smollm2", messages=HI)
+            assert answer.choices[0].message.content == "second"
+            gate.set()
+            rest = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+        assert rest == "first to the end"
+        until(lambda: fake.connections == set(), 10, "the old engine's connections were never closed")
+
+
 def test_sighup_reloads_at_once(fake: FakeVLLM, start_gateway: StartGateway) -> None:
     config = configured(fake, "zebra")
     gateway = start_gateway(config)

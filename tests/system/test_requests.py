@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.script import says
 from tests.fakes.vllm import FakeVLLM
 from tests.harness import CHAT, HI, Gateway, configuration, model
 from tests.system.conftest import StartGateway
@@ -81,6 +82,19 @@ def test_the_ceiling_of_tokens_is_kept_and_said(fake: FakeVLLM, start_gateway: S
     seen = [received.body for received in fake.requests()]
     limits = [body.get("max_completion_tokens") or body.get("max_tokens") for body in seen]
     assert limits == [50, 50, 50, 7]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1, 10.0, "ten"])
+def test_a_limit_that_is_not_over_the_ceiling_is_the_engines_to_judge(
+    fake: FakeVLLM, gateway: Gateway, limit: Any
+) -> None:
+    """OpenAI's ``echo`` with ``max_tokens: 0`` asks for the logprobs of the prompt alone."""
+    fake.always(says("x"))
+    answer = gateway.post("/v1/completions", {"model": "smollm2", "prompt": "a", "max_tokens": limit, "echo": True})
+    if limit == "ten":
+        assert answer.status_code == 400
+    else:
+        assert fake.requests()[0].body["max_tokens"] == limit
 
 
 @pytest.mark.parametrize(
