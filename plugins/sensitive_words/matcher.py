@@ -67,6 +67,8 @@ class Matcher:
         self._lengths = max(map(len, rules), default=0)
         self._anywhere = _Beginnings(word for word, its in rules.items() if not all(rule.left for rule in its))
         self._at_words = _Beginnings(word for word, its in rules.items() if any(rule.left for rule in its))
+        self._heads = {word[:2] for word in rules}
+        self._sorted = sorted(rules)
         automaton = AhoCorasick(list(rules), matchkind=MatchKind.Standard, store_patterns=False)
         self._find = automaton.find_matches_as_indexes
         self.blocks = any(rule.action == "block" for its in self._rules for rule in its)
@@ -82,6 +84,24 @@ class Matcher:
     def is_clean(self, text: str) -> bool:
         """Return True if no entry is in the text, whatever stands around it. The quickest question."""
         return not self._find(fold(text)[0], overlapping=True)
+
+    def unfinished(self, held: str, before: int) -> tuple[list[str], int] | None:
+        """Return the folded beginnings of entries with which a held text ends, and what stands before what follows it.
+
+        None where an entry is in the text already: then only a scan knows.
+        """
+        folded, _ = fold(held)
+        if self._find(folded, overlapping=True):
+            return None
+        tails = [folded[index:] for index in range(len(folded)) if self.begins(folded[index:])]
+        return tails, _context(before, folded, len(folded))
+
+    def begins(self, folded: str) -> bool:
+        """Return True if some entry begins with a folded text of one character or more."""
+        if len(folded) == 2:
+            return folded in self._heads
+        after = bisect_left(self._sorted, folded)
+        return after < len(self._sorted) and self._sorted[after].startswith(folded)
 
     def scan(
         self, text: str, before: int = NOTHING, allowed: int = 0, *, final: bool = True, key: str | None = None

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gateway.sdk import Blocked, Edit
+from plugins.sensitive_words.fold import TABLE
 from plugins.sensitive_words.matcher import NOTHING, Found, Matcher, Scan, union
 
-_REMEMBERED = 16_384  # states and moves; then everything is forgotten at once
+_REMEMBERED = 24_576  # states and moves; then everything is forgotten at once
 _PIECE = 24  # code points of a piece, or held, that are worth remembering
 _INVISIBLE = 1024  # held beyond the longest entry: only invisible characters can do that
 
@@ -24,13 +25,19 @@ Report = Callable[[Found], None]
 
 
 class State:
-    """What is held, what stands before it, and where the pieces seen so far lead: what they show (None: themselves)."""
+    """What is held, what stands before it, and where the pieces seen so far lead: what they show (None: themselves).
 
-    __slots__ = ("before", "held", "moves")
+    ``tails`` are the folded beginnings of entries in what is held: with a piece that continues none of them, the
+    piece does what it does after ``released``, where nothing is held. None: not known yet, or not so simple.
+    """
+
+    __slots__ = ("before", "held", "moves", "released", "tails")
 
     def __init__(self, held: str, before: int) -> None:
         self.held, self.before = held, before
         self.moves: dict[str, tuple[str | None, State]] = {}
+        self.tails: Sequence[str] | None = None
+        self.released: State | None = None
 
 
 class States:
@@ -48,16 +55,40 @@ class States:
             state = State(held, before)
             if len(held) <= _PIECE:
                 if len(self._states) + self._moves >= _REMEMBERED:
-                    self._states.clear()  # streams that are under way keep theirs until they end
-                    self._moves = 0
+                    self._forget()
                 self._states[held, before] = state
         return state
 
-    def remember(self, state: State, piece: str, shown: str | None, following: State) -> None:
-        """Remember where a piece leads from a state."""
-        if len(piece) <= _PIECE and len(state.held) <= _PIECE and len(following.held) <= _PIECE:
-            self._moves += 1
-            state.moves[piece] = (shown, following)
+    def _forget(self) -> None:
+        self._states.clear()  # streams that are under way keep theirs until they end
+        self._moves = 0
+
+    def after_release(self, state: State, text: str) -> State | None:
+        """Return where a text is to be looked up if it makes an end of all that is held; None if it may not."""
+        if state.released is None:
+            if state.tails is not None or not 0 < len(state.held) <= _PIECE:
+                return None
+            known = self.matcher.unfinished(state.held, state.before)
+            if known is None:
+                state.tails = ()
+                return None
+            state.tails, before = known
+            state.released = self.at("", before)
+        first = TABLE[ord(text[0])]
+        if len(first) != 1 or any(self.matcher.begins(tail + first) for tail in state.tails or ()):
+            return None
+        return state.released
+
+    def remember(self, state: State, piece: str, move: tuple[str | None, State], room: int = 1) -> None:
+        """Remember where a piece leads from a state; what is cheap to find again, only while there is more room."""
+        if len(piece) > _PIECE or len(state.held) > _PIECE or len(move[1].held) > _PIECE:
+            return
+        if self._moves * room >= _REMEMBERED:
+            if room > 1:
+                return
+            self._forget()
+        self._moves += 1
+        state.moves[piece] = move
 
 
 class _Carried(NamedTuple):
@@ -100,6 +131,15 @@ class WordFilter:
 
     def _step(self, text: str) -> tuple[str, Sequence[Edit]]:
         state, carried, matcher = self._state, self._carried, self._states.matcher
+        if carried is _CLEAN and text:
+            released = self._states.after_release(state, text)
+            move = None if released is None else self._move(released, text)
+            if move is not None:
+                self._fed += len(text)
+                shown, self._state = move
+                shown = state.held + (text if shown is None else shown)
+                self._states.remember(state, text, (shown, self._state), room=8)
+                return shown, NO_EDITS
         raw = state.held + text
         scan = matcher.scan(raw, state.before, carried.allowed, final=False, key=self._key)
         if len(raw) - scan.hold > matcher.longest + _INVISIBLE:
@@ -107,11 +147,23 @@ class WordFilter:
         self._fed += len(text)
         if not scan.quiet or carried is not _CLEAN:
             return self._settle(raw, scan)
-        following = self._state = self._states.at(raw[scan.hold :], scan.before)
+        shown, self._state = self._remember(state, text, raw, scan)
+        return (text if shown is None else shown), NO_EDITS
+
+    def _move(self, state: State, text: str) -> tuple[str | None, State] | None:
+        """Return what a piece does where nothing is held; None if an entry is in it."""
+        move = state.moves.get(text)
+        if move is None:
+            scan = self._states.matcher.scan(text, state.before, final=False, key=self._key)
+            move = self._remember(state, text, text, scan) if scan.quiet else None
+        return move
+
+    def _remember(self, state: State, text: str, raw: str, scan: Scan) -> tuple[str | None, State]:
+        following = self._states.at(raw[scan.hold :], scan.before)
         shown = raw[: scan.hold]
-        unchanged = shown == text
-        self._states.remember(state, text, None if unchanged else shown, following)
-        return (text if unchanged else shown), NO_EDITS
+        move = (None if shown == text else shown), following
+        self._states.remember(state, text, move)
+        return move
 
     def _settle(self, raw: str, scan: Scan) -> tuple[str, Sequence[Edit]]:
         """Act on what was found in ``raw``, the text not yet shown."""

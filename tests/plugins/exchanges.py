@@ -13,10 +13,10 @@ class _NoHost:
     """An exchange that cannot ask the gateway for anything."""
 
     async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
+        raise AssertionError(f"no plugin under test asks: {exchange.id}")
 
     async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
-        raise NotImplementedError
+        raise AssertionError(f"no plugin under test asks: {exchange.id}")
 
 
 def chat(*contents: Any, key: str | None = None, **record: Any) -> Exchange:
