@@ -31,21 +31,25 @@ SECRET = frozenset({"authorization", "x-api-key", "cookie", "proxy-authorization
 class CallerHeaders(Mapping[str, str]):
     """The caller's headers by lower-case name, without credentials; decoded only when somebody looks."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ("raw",)
 
-    def __init__(self, raw: Headers) -> None:
-        self._raw = raw
+    def __init__(self, raw: dict[bytes, bytes]) -> None:
+        self.raw = raw
 
     def __getitem__(self, name: str) -> str:
-        if name not in SECRET:
-            wanted = name.encode("latin-1")
-            for each, value in self._raw:
-                if each == wanted:
-                    return value.decode("latin-1")
-        raise KeyError(name)
+        if name in SECRET:
+            raise KeyError(name)
+        try:
+            return self.raw[name.encode("latin-1")].decode("latin-1")
+        except (KeyError, UnicodeEncodeError):
+            raise KeyError(name) from None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a header's value; looking for what is not there costs no exception."""
+        return self[name] if name.encode("latin-1", "replace") in self.raw and name not in SECRET else default
 
     def __iter__(self) -> Iterator[str]:
-        return iter({name.decode("latin-1"): None for name, _ in self._raw if name.decode("latin-1") not in SECRET})
+        return iter([name for name in map(bytes.decode, self.raw) if name not in SECRET])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -92,10 +96,7 @@ class Caller:
         if self._task is not None:
             self._backlog.append(message)
             return
-        sending = self._send(message)
-        if not isinstance(sending, Coroutine):
-            message_lost = "an ASGI server's send must be a coroutine function"
-            raise TypeError(message_lost)
+        sending: Any = self._send(message)  # a coroutine: every ASGI server's is
         try:
             waits_for = sending.send(None)
         except StopIteration:

@@ -97,11 +97,11 @@ class Chain:
 
     def needs_whole_answer(self, exchange: Exchange) -> bool:
         """Must the caller wait until a plugin has seen the whole answer?"""
-        return any(link.applies(exchange) for link in self._whole)
+        return bool(self._whole) and any(link.applies(exchange) for link in self._whole)
 
     def watches_answers(self, exchange: Exchange) -> bool:
         """Does any plugin want the answer put together again at its end?"""
-        return any(step.link.applies(exchange) for step in self._answer)
+        return bool(self._answer) and any(step.link.applies(exchange) for step in self._answer)
 
     def blocks_requests(self, exchange: Exchange) -> bool:
         """Is there a filter on requests that blocks? Then text must not come in as token ids."""
@@ -236,7 +236,7 @@ class Chain:
         stages: list[Stage] = []
         for step in self._filters:
             link = step.link
-            if not link.applies(exchange):
+            if (link.models is not None or link.keys is not None) and not link.applies(exchange):
                 continue
             seen_by = shadow_of(exchange) if link.shadow else exchange
             try:

@@ -10,7 +10,7 @@ place; a task exists only where something really has to wait: a plugin, a new co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.admission.keys import Principal
 from gateway.admission.limits import Ticket
+from gateway.clock import Clock
 from gateway.caller import EVENT_STREAM, JSON_HEADERS, Caller, CallerHeaders, Headers
 from gateway.errors import (
     ContentFiltered,
@@ -63,6 +64,21 @@ class Meters(Protocol):
         """The time between two pieces of a stream."""
 
 
+class _Gone:
+    """The host of an exchange that is over."""
+
+    async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
+        """Refuse."""
+        raise NoEngineAvailable("The exchange is over.")
+
+    async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
+        """Refuse."""
+        raise NoEngineAvailable("The exchange is over.")
+
+
+GONE = _Gone()
+
+
 class CallerLeft(Exception):  # noqa: N818 - not an error: there is nobody left to tell
     """The caller left while something was waited for."""
 
@@ -70,33 +86,36 @@ class CallerLeft(Exception):  # noqa: N818 - not an error: there is nobody left 
 class Relay:
     """One exchange. ``raw`` is the request's body, read and unpacked."""
 
-    def __init__(self, live: Live, route: str, principal: Principal, record: Record, raw: bytes, meters: Meters) -> None:
-        self._live, self._route, self._principal, self._raw, self._meters = live, route, principal, raw, meters
-        self._record = record
+    # What is not set yet; on the class, so that a request pays only for what it uses.
+    due = 0.0  # when the clock is to look at us
+    _model: Model | None = None
+    _ticket: Ticket | None = None
+    _engine: Engine | None = None  # the one now at work for us
+    _connection: Connection | None = None
+    _tried: frozenset[Engine] = frozenset()
+    _status = 0  # the engine's
+    _retry_after: str | None = None
+    _editor: StreamEditor | None = None
+    _answering = False  # the first event has been seen: no other engine will be asked
+    _over = False  # the response is complete, or will be without the engine
+    _task: asyncio.Task[None] | None = None
+    _leaving: asyncio.Task[Any] | None = None
+    _asked_at = _wrote_at = 0.0
+    _exchange = None  # type: ignore[assignment] # it is there as soon as the request has been read
+
+    def __init__(self, live: Live, route: str, principal: Principal, record: Record, raw: bytes, meters: Meters,
+                 clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._live, self._route, self._principal, self._raw = live, route, principal, raw
+        self._meters, self._clock, self._record = meters, clock, record
         self._chain: Chain = live.chain
-        self._exchange: Exchange | None = None
-        self._model: Model | None = None
-        self._ticket: Ticket | None = None
-        self._engine: Engine | None = None  # the one now at work for us
-        self._connection: Connection | None = None
-        self._tried: set[Engine] = set()
-        self._status = 0  # the engine's
-        self._retry_after: str | None = None
         self._parts: list[bytes] = []  # of an answer that is read whole
-        self._editor: StreamEditor | None = None
-        self._answering = False  # the first event has been seen: no other engine will be asked
-        self._over = False  # the response is complete, or will be without the engine
-        self._too_slow = False  # the caller takes nothing any more
-        self._task: asyncio.Task[None] | None = None
-        self._leaving: asyncio.Task[Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, however it ends; everything is given back before it returns."""
         self._receive = receive
+        self._drop_caller: Callable[[], None] = scope.get("sluice.drop", lambda: None)
         self._caller = Caller(send, self._pause, self._resume)
-        self._main = asyncio.current_task()
         try:
             try:
                 await self._begin(scope)
@@ -107,10 +126,6 @@ class Relay:
             await self._until_over()
         except CallerLeft:
             self._record.outcome = "client_left"
-        except asyncio.CancelledError:
-            if not self._too_slow:
-                raise
-            self._main.uncancel()  # we did it ourselves
         finally:
             await self._give_back()
 
@@ -135,19 +150,18 @@ class Relay:
         """Read the request, find its model, take its place in the limits. Raises Failure."""
         self._marked = perf_counter()
         record, body = self._record, bodies.decode(self._raw)
-        asked = openai.read(self._route, body)
+        asked = openai.ask(self._route, body, self._live.media_hosts)
         model = self._live.models.get(asked.model) or self._live.models.get(ANY_MODEL)
         if model is None:
             raise ModelNotFound(f"The model `{asked.model[:200]}` does not exist.", param="model")
         self._model, record.model, record.stream = model, model.name, asked.stream
         if not self._principal.may_use(model.name):
             raise ModelNotAllowed(f"This key may not use the model `{model.name}`.", param="model")
-        openai.check(self._route, body, self._live.media_hosts)
         self._asked = openai.clamp(self._route, body, asked, model.ceilings)
-        self._exchange = Exchange(record, body, CallerHeaders(scope["headers"]), self)
+        self._exchange = Exchange(record, body, CallerHeaders(scope["sluice.headers"]), self)
         if self._asked.clamped:
             self._exchange.tag("max_tokens_clamped")
-        if self._chain.blocks_requests(self._exchange) and (at := unread.has_token_ids(self._route, body)) is not None:
+        if not asked.plain and self._chain.blocks_requests(self._exchange) and (at := unread.has_token_ids(self._route, body)) is not None:
             raise InvalidRequest("Token ids carry no text that could be checked: send text.", param=at)
         estimate = len(self._raw) // 4 + self._asked.output_tokens
         self._ticket = self._principal.limits.enter(self._loop.time(), estimate)
@@ -191,7 +205,7 @@ class Relay:
             connection = await engine.pool.connect()
         except Broken:
             engine.failed(self._loop.time())
-            self._tried.add(engine)
+            self._tried |= {engine}
             waiting = self._ask_an_engine()
             if waiting is not None:
                 await waiting
@@ -207,17 +221,16 @@ class Relay:
         connection.send(head, body, self)
         self._mark("connect")
         self._heard = self._loop.time()
-        if self._timer is None:
+        if not self._asked_at:
             self._asked_at = self._wrote_at = self._heard
-            self._tick()
+            self.overdue(self._heard)
+            self._clock.watch(self)
 
     # ---- the engine's answer: called from its socket ----
 
     def on_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """The engine has begun to answer."""
         self._status = status
-        if status < 400:
-            self._engine.answered()
         kind = b""
         for name, value in headers:
             lower = name.lower()
@@ -264,6 +277,7 @@ class Relay:
 
     def _first_event(self, now: float) -> None:
         self._answering = True
+        self._engine.answered()
         self._record.phases["first_token"] = now - self._marked
         self._marked = now
         if not self._caller.started:
@@ -296,7 +310,7 @@ class Relay:
         if not broken.answer_begun and not self._answering and broken.kind in {"refused", "broke_off"}:
             if not broken.reused:  # a kept connection that the engine had closed says nothing about the engine
                 self._engine.failed(self._loop.time())
-                self._tried.add(self._engine)
+                self._tried |= {self._engine}
             self._in_background(self._ask_again(EngineError(BROKE_OFF)))
             return
         self._engine.failed(self._loop.time())
@@ -352,6 +366,7 @@ class Relay:
 
     def _whole_answer(self, raw: bytes) -> None:
         self._answering = True
+        self._engine.answered()
         now = perf_counter()
         self._record.phases["first_token"] = now - self._marked
         self._marked = now
@@ -409,7 +424,7 @@ class Relay:
         """The engine answered, but not with an answer: busy ones are passed over, its own verdicts go to the caller."""
         if isinstance(failure, failures.Busy):
             self._engine.busy(self._loop.time())
-            self._tried.add(self._engine)
+            self._tried |= {self._engine}
             self._in_background(self._ask_again(failure))
             return
         if failure.status >= 500:
@@ -498,25 +513,24 @@ class Relay:
         phases[phase] = phases.get(phase, 0.0) + now - self._marked
         self._marked = now
 
-    def _tick(self) -> None:
-        """Look at every deadline; called seldom, whatever the pace of the stream."""
-        self._timer = None
-        if self._over:
-            return
-        now, times, caller = self._loop.time(), self._live.timeouts, self._caller
-        due = [self._asked_at + times.total]
-        if caller.blocked_since is not None:
-            due.append(caller.blocked_since + times.idle)
+    def overdue(self, now: float) -> None:
+        """Look at every deadline and say when to look again; called seldom, whatever the pace of the stream."""
+        times, blocked_since = self._live.timeouts, self._caller.blocked_since
+        due = self._asked_at + times.total
+        if blocked_since is not None:
+            due = min(due, blocked_since + times.idle)
         elif not self._whole:
-            due.append(self._heard + (times.idle if self._answering else times.first_token))
-        if min(due) <= now:
-            self._timed_out(slow_caller=caller.blocked_since is not None and due[0] > now)
+            due = min(due, self._heard + (times.idle if self._answering else times.first_token))
+        if due <= now:
+            self._clock.forget(self)
+            if not self._over:
+                self._timed_out(slow_caller=blocked_since is not None and now < self._asked_at + times.total)
             return
         if self._asked.stream:
             if self._wrote_at + self._live.heartbeat_s <= now:
                 self._heartbeat(now)
-            due.append(self._wrote_at + self._live.heartbeat_s)
-        self._timer = self._loop.call_later(max(0.005, min(due) - now), self._tick)
+            due = min(due, self._wrote_at + self._live.heartbeat_s)
+        self.due = due
 
     def _heartbeat(self, now: float) -> None:
         self._wrote_at = now
@@ -529,8 +543,8 @@ class Relay:
     def _timed_out(self, *, slow_caller: bool) -> None:
         if slow_caller:
             self._record.outcome = "client_left"
-            self._over = self._too_slow = True
-            self._main.cancel()
+            self._over = True
+            self._drop_caller()
             return
         if self._engine is not None:
             self._engine.failed(self._loop.time())
@@ -555,9 +569,11 @@ class Relay:
 
     async def _until_over(self) -> None:
         """Wait for the caller to leave; a server says so too when the response is complete. Raises CallerLeft."""
-        message = await (self._receive() if self._leaving is None else self._leaving)
-        while message["type"] != "http.disconnect":
-            message = await self._receive()
+        if self._leaving is not None:
+            await self._leaving
+        else:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass  # a server has nothing else to say once the body has been read
         if not self._caller.finished:
             raise CallerLeft
 
@@ -615,8 +631,7 @@ class Relay:
 
     async def _give_back(self) -> None:
         """Everything acquired is given back here, however the exchange ended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._clock.forget(self)
         for task in (self._task, self._leaving):
             if task is not None and not task.done():
                 task.cancel()
@@ -641,6 +656,9 @@ class Relay:
             waiting = self._chain.on_complete(self._exchange)
             if waiting is not None:
                 await asyncio.shield(asyncio.ensure_future(waiting))
+            self._exchange.host = GONE  # nothing of an exchange waits for the garbage collector
+        del self._caller, self._drop_caller, self._receive
+        self._editor = self._exchange = None
 
     # ---- what a plugin can ask for ----
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admission.keys import Principal
+from gateway.clock import Clock
 from gateway.caller import send_failure, send_json
 from gateway.errors import ModelNotFound, NotFound
 from gateway.live import ANY_MODEL, Live, Model
@@ -23,6 +25,8 @@ class Routes:
 
     def __init__(self, meters: Meters, others: ASGIApp) -> None:
         self._meters, self._others = meters, others
+        self._clock = Clock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -38,7 +42,7 @@ class Routes:
         if path in _RELAYED:
             if method == "POST":
                 relay = Relay(scope["sluice.live"], path, scope["sluice.principal"], scope["sluice"],
-                              scope["sluice.body"], self._meters)
+                              scope["sluice.body"], self._meters, self._clock, self._running())
                 await relay(scope, receive, send)
             else:
                 await send_failure(send, NotFound(f"{path} is asked with POST."))
@@ -46,6 +50,12 @@ class Routes:
             await self._models(path, method, scope, send)
         else:
             await self._others(scope, receive, send)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop; asking Python for it costs a system call each time."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     @staticmethod
     async def _models(path: str, method: str, scope: Scope, send: Send) -> None:

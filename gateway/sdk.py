@@ -127,12 +127,14 @@ class Host(Protocol):
 class Exchange:
     """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
 
-    __slots__ = ("extra", "headers", "host", "id", "key", "model", "record", "reply", "request", "route", "state", "stream")
+    __slots__ = ("_request", "_texts", "extra", "headers", "host", "id", "key", "model", "record", "reply", "route",
+                 "state", "stream")
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
         self.record = record
-        self.request = request
+        self._request = request
+        self._texts: list[Text] | None = None
         self.headers = headers  # the caller's, lower-case names, without credentials
         self.host = host
         self.stream = request.get("stream") is True
@@ -140,9 +142,22 @@ class Exchange:
         self.extra: dict[str, Any] = {}  # told to the caller under "sluice"
         self.state: dict[str, Any] = {}  # a plugin's own, by its name
 
+    @property
+    def request(self) -> dict[str, Any]:
+        """The parsed body. Whoever takes it may change it, so the texts are looked for anew afterwards."""
+        self._texts = None
+        return self._request
+
+    @request.setter
+    def request(self, request: dict[str, Any]) -> None:
+        self._texts = None
+        self._request = request
+
     def texts(self) -> list[Text]:
         """Return every text in the request, with its place; editing one edits the request."""
-        return request_texts(self.route, self.request)
+        if self._texts is None:
+            self._texts = request_texts(self.route, self._request)
+        return self._texts
 
     def tag(self, tag: str) -> None:
         """Add a soft tag: the caller sees it in x-sluice-tags or in the body's "sluice"."""

@@ -92,7 +92,7 @@ class AccessLog:
             )
         record.total_s = perf_counter() - record.started
         self._metrics.finished(record)
-        self._output.write(access_line(record))
+        self._output.write_soon(access_line(record))
 
 
 def _cut_off(record: Record) -> Failure:

@@ -35,14 +35,13 @@ class Body:
         await self._app(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive, limit: int) -> bytes:
-        packed = False
-        for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > limit:  # the server has checked that it is a number
-                raise _too_large(limit)
-            if name == b"content-encoding":
-                packed = _is_gzip(value)
-            elif name == b"content-type" and not _is_json(value):
-                raise InvalidRequest("The body must be JSON: Content-Type: application/json.")
+        headers = scope["sluice.headers"]
+        length, encoding = headers.get(b"content-length"), headers.get(b"content-encoding")
+        if length is not None and int(length) > limit:  # the server has checked that it is a number
+            raise _too_large(limit)
+        packed = encoding is not None and _is_gzip(encoding)
+        if not _is_json(headers.get(b"content-type", b"")):
+            raise InvalidRequest("The body must be JSON: Content-Type: application/json.")
         message = await receive()
         parts: list[bytes] = []
         size = 0
@@ -66,6 +65,8 @@ def _too_large(limit: int) -> RequestTooLarge:
 
 
 def _is_json(content_type: bytes) -> bool:
+    if content_type == b"application/json":
+        return True
     kind = content_type.partition(b";")[0].strip().lower()
     return kind == b"application/json" or not kind or (kind.startswith(b"application/") and kind.endswith(b"+json"))
 

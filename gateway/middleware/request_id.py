@@ -31,20 +31,18 @@ class RequestId:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Begin the Record of one request."""
         if scope["type"] == "http":
+            headers = scope["sluice.headers"] = dict(scope["headers"])  # by name, for whoever looks for one
             scope["sluice"] = Record(
-                request_id=self._id(scope["headers"]),
+                request_id=self._id(headers.get(b"x-request-id")),
                 method=scope["method"],
                 route=_route(scope["path"]),
                 started=perf_counter(),
             )
         await self._app(scope, receive, send)
 
-    def _id(self, headers: list[tuple[bytes, bytes]]) -> str:
-        for name, value in headers:
-            if name == b"x-request-id":
-                if _ACCEPTED(value):
-                    return value.decode("ascii")
-                break
+    def _id(self, given: bytes | None) -> str:
+        if given is not None and _ACCEPTED(given):
+            return given.decode("ascii")
         return f"{self._prefix}{self._count():x}"
 
 

@@ -14,6 +14,7 @@ _KINDS = {
 }
 _SETTINGS = {"guided_whitespace_pattern": "whitespace_pattern"}
 _GONE = ("guided_decoding_backend",)  # the server's own setting now
+GUIDED = frozenset((*_KINDS, *_SETTINGS, *_GONE))
 
 
 def translate_guided(body: dict[str, Any]) -> None:

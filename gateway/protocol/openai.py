@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from gateway.errors import InvalidRequest
 from gateway.protocol import unread
-from gateway.protocol.guided import translate_guided
+from gateway.protocol.guided import GUIDED, translate_guided
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -31,7 +33,7 @@ class Ceilings:
     max_prompts: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
     """What a request asks for, as far as the gateway has to know."""
 
@@ -41,6 +43,53 @@ class Asked:
     choices: int = 1
     output_tokens: int = 0  # over all choices, at most
     clamped: bool = False
+    plain: bool = False  # a chat of texts without anything unusual
+
+
+class _Message(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    role: str
+    content: str
+
+
+class _StreamOptions(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    include_usage: bool | None = None
+
+
+class _PlainChat(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A chat request as nearly all are: nothing in it has to be looked for, and its types are right."""
+
+    model: str
+    messages: list[_Message]
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    user: str | None = None
+
+
+def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
+    """Check the fields that the gateway relies on, and refuse what no engine is to be asked.
+
+    Raises InvalidRequest naming the field.
+    """
+    if route == CHAT:
+        try:
+            plain = msgspec.convert(body, _PlainChat)
+        except msgspec.ValidationError:
+            pass  # nothing wrong: only something that has to be looked at
+        else:
+            options = plain.stream_options
+            return Asked(plain.model, bool(plain.stream), bool(options and options.include_usage), plain=bool(plain.model))
+    asked = read(route, body)
+    check(route, body, media_hosts)
+    return asked
 
 
 def read(route: str, body: dict[str, Any]) -> Asked:
@@ -110,7 +159,7 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
         named = max(named, int(value))
     if not named and ceiling is not None:
         body["max_tokens"] = named = ceiling
-    return Asked(asked.model, asked.stream, asked.want_usage, choices, named * choices, clamped)
+    return Asked(asked.model, asked.stream, asked.want_usage, choices, named * choices, clamped, asked.plain)
 
 
 def _list_of_texts(body: dict[str, Any], field: str, ceiling: int) -> int:
@@ -145,7 +194,8 @@ def for_engine(
     sent.pop("sluice", None)  # ours
     if route not in GENERATES:
         return sent
-    translate_guided(sent)
+    if not GUIDED.isdisjoint(sent):
+        translate_guided(sent)
     if stream:
         sent["stream_options"] = {**(sent.get("stream_options") or {}), "include_usage": True}
     elif body.get("stream"):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import unquote
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.errors import TYPES, error_body
+from gateway.serving.cycle import Cycle
 
 #: Bytes of names and values, and of the URL; nginx and most balancers allow 32 KiB in all.
 HEAD_BYTES = 64 * 1024
@@ -23,6 +26,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._read = self._head = 0
+        self._idle_since = 0.0
         self._head_timer: asyncio.TimerHandle | None = None
         self._refusal: tuple[int, str] = (400, "")
 
@@ -52,7 +56,64 @@ class Connection(HttpToolsProtocol):
         if fields > HEAD_FIELDS or (self._head + self._read > HEAD_BYTES and self._size() > HEAD_BYTES):
             self._refusal = (431, "The request's URL and headers are too long.")
             raise ValueError(self._refusal[1])  # the parser stops, and uvicorn calls send_400_response
-        super().on_headers_complete()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Do what uvicorn does when a head is complete, with a cycle of our own."""
+        parser, scope = self.parser, self.scope
+        version = parser.get_http_version()
+        scope["method"] = parser.get_method().decode("ascii")
+        if version != "1.1":
+            scope["http_version"] = version
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = url.path
+        scope["query_string"] = url.query or b""
+        scope["sluice.drop"] = self.transport.abort  # for a caller that takes nothing any more
+        before = self.cycle
+        cycle = Cycle(
+            scope, self.transport, self.flow, self.server_state.default_headers, self.on_response_complete, self.loop,
+            wants_continue=self.expect_100_continue, keep_alive=version != "1.0" and parser.should_keep_alive(),
+        )
+        self.cycle = cycle  # type: ignore[assignment] # all that uvicorn's protocol asks of one
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:  # pipelined: its turn comes
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))  # type: ignore[arg-type] # likewise
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        task = cycle.task = self.loop.create_task(cycle.run(app, self.tasks))
+        self.tasks.add(task)
+
+    def on_response_complete(self) -> None:
+        """Take the next request; the time for it is looked at by one timer a connection, not one a request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _unset_keepalive_if_required(self) -> None:
+        if self.transport.is_closing():
+            super()._unset_keepalive_if_required()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close if nothing has come for the whole time; else look again when that can be."""
+        self.timeout_keep_alive_task = None
+        cycle = self.cycle
+        if cycle is None or (cycle.response_complete and self._head_timer is None):
+            left = self._idle_since + self.timeout_keep_alive - self.loop.time() if cycle is not None else 0.0
+            if left <= 0.001:
+                super().timeout_keep_alive_handler()
+            else:
+                self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
         """Answer what is no HTTP, or too much of it, in our error shape, and close."""

@@ -167,6 +167,7 @@ class Server(uvicorn.Server):
             server_log.propagate = True
             server_log.removeHandler(faults)
         gc.collect()
+        gc.set_threshold(50_000, 20, 20)  # an exchange leaves no cycles; what others leave is few
         gc.freeze()  # word lists and code stay for life: no collection need walk them again
         self._tell_started()
 

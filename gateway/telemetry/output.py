@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
+#: Lines gather for so long, and up to so many bytes (pipe(7): PIPE_BUF).
+_SOON_S, _ATOMIC = 0.02, 4096
 _RETRY_S = 0.05
 
 
@@ -27,6 +29,9 @@ class Output:
         self.on_drop = on_drop
         self._limit = limit
         self._held: deque[bytes] = deque()
+        self._soon: list[bytes] = []
+        self._soon_size = 0
+        self._soon_due = False
         self._size = 0
         self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -75,6 +80,29 @@ class Output:
         if sent < len(line):
             self._hold(line[sent:])
 
+    def write_soon(self, line: bytes) -> None:
+        """Write one line with those of the next moment: a system call for each would be a tenth of a small request.
+
+        What is written at once stays within the size that never mixes. To be called on the event loop.
+        """
+        self._soon_size += len(line)
+        if self._soon_size > _ATOMIC:
+            self._write_gathered()
+            self._soon_size = len(line)
+        if not self._soon and not self._soon_due:
+            self._soon_due = True
+            asyncio.get_running_loop().call_later(_SOON_S, self._soon_over)
+        self._soon.append(line)
+
+    def _soon_over(self) -> None:
+        self._soon_due = False
+        self._write_gathered()
+
+    def _write_gathered(self) -> None:
+        lines, self._soon, self._soon_size = self._soon, [], 0
+        if lines:
+            self.write(b"".join(lines))
+
     def close(self, within: float = 1.0) -> None:
         """Write what is held back, waiting up to ``within`` seconds for a reader; nothing may be written after."""
         self.flush(within)
@@ -84,6 +112,7 @@ class Output:
 
     def flush(self, within: float = 0.0) -> None:
         """Write what is held back, waiting up to ``within`` seconds for the reader."""
+        self._write_gathered()
         deadline = monotonic() + within
         while self._held:
             self._write_held()

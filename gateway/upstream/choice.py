@@ -15,6 +15,9 @@ def choose(engines: Sequence[Engine], excluded: Collection[Engine], now: float) 
     engine it meets must not shut the others out. ``excluded``, those known to be down and those of weight 0 never.
     ``now`` is ``loop.time()``.
     """
+    if len(engines) == 1:
+        (engine,) = engines
+        return engine if engine.up is not False and engine.weight > 0 and engine not in excluded else None
     able = [engine for engine in engines if engine.up is not False and engine.weight > 0 and engine not in excluded]
     if len(able) > 1:
         able = [engine for engine in able if engine.fit(now)] or able

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.upstream.client import Pool
-from gateway.upstream.origin import head_end, head_start, header_lines
+from gateway.upstream.origin import head_start, header_lines
 
 #: An engine that failed is passed over for this long, doubled with each further failure; never longer than the last.
 #: With the probes' interval on top it is back within 30 s of its recovery (DESIGN 5.5).
@@ -24,6 +24,8 @@ BUSY_S: Final = 1.0
 #: The caller's headers that an engine may see, beside the request id; vLLM reads them for its traces.
 _TRACE = ("traceparent", "tracestate")
 _PLAIN = re.compile(r"[!-~](?:[ -~]{0,510}[!-~])?")
+
+_REQUEST_ID = re.compile(r"[!-~]{1,512}")
 
 _turns = itertools.count(1)
 
@@ -96,13 +98,15 @@ class Engine:
         start = self._starts.get(path)
         if start is None:
             fields = [(b"content-type", b"application/json"), *self.key_header()]
-            start = self._starts[path] = head_start("POST", path, self.pool.origin, fields)
-        more = [(b"x-request-id", request_id.encode())]
+            start = self._starts[path] = head_start("POST", path, self.pool.origin, fields) + b"x-request-id: "
+        if not _REQUEST_ID.fullmatch(request_id):
+            raise ValueError("not a header field: the request id")
+        more = []
         if (parent := headers.get("traceparent")) is not None:
             context = (parent, headers.get("tracestate", ""))
             traces = zip(_TRACE, context, strict=True)
             more += [(name.encode(), value.encode()) for name, value in traces if _PLAIN.fullmatch(value)]
-        return start + header_lines(more) + head_end(length)
+        return b"%b%b\r\n%bcontent-length: %d\r\n\r\n" % (start, request_id.encode(), header_lines(more), length)
 
     def begin(self) -> None:
         """A request goes to it."""

@@ -47,6 +47,7 @@ class House:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
+        self.output.flush()
         return [json.loads(line) for line in self.path.read_text("utf-8").splitlines()]
 
     @property

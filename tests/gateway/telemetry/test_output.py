@@ -163,3 +163,18 @@ async def test_lines_of_other_threads_are_neither_lost_nor_torn(pipe: tuple[int,
     lines = (await reading).splitlines()
     for name in (b"a", b"b", b"c"):
         assert sorted(line for line in lines if line.startswith(name)) == [b"%s%04d" % (name, n) for n in range(500)]
+
+
+async def test_lines_of_one_moment_leave_together_within_the_size_that_never_mixes(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    output = Output(writer)
+    lines = [b"%04d" % number + b"x" * 995 + b"\n" for number in range(10)]
+    for line in lines:
+        output.write_soon(line)
+    output.flush()
+    read = b""
+    while len(read) < 10_000:
+        piece = os.read(reader, 4097)
+        assert len(piece) <= 4097
+        read += piece
+    assert read == b"".join(lines)
