@@ -145,10 +145,13 @@ class SensitiveWords(Plugin):
 
     def explain(self, text: str) -> Iterator[str]:
         """Say which rules fire on a text, where, and why; for the operator's eyes only."""
-        for start, end, rule in self.matcher.scan_long(text):
+        keys = {key for one in self.options.lists for key in one.keys or ()}
+        fired = {found for key in (None, *keys) for found in self.matcher.scan_long(text, key)}
+        for start, end, rule in sorted(fired, key=lambda found: (*found[:2], found.rule.id)):
             found = text[start:end]
             says = f"{rule.action} ({rule.tag})" if rule.tag else rule.action
-            yield f"{rule.id}: {says}: {found!r} at {start} to {end}, read as {fold(found)[0]!r}"
+            whose = f", for the keys {', '.join(sorted(rule.keys))} only" if rule.keys else ""
+            yield f"{rule.id}: {says}: {found!r} at {start} to {end}, read as {fold(found)[0]!r}{whose}"
 
     def _record(self, exchange: Exchange, found: Found, direction: Direction, where: str) -> None:
         rule = found.rule
