@@ -42,8 +42,8 @@ class WholeAnswer:
         """Some engines write -Infinity and NaN, which are not JSON."""
         try:
             self._body = json.loads(raw, parse_constant=_CONSTANTS.__getitem__)
-            return msgspec.convert(self._body, Chunk)
-        except (ValueError, RecursionError, msgspec.ValidationError) as fault:
+            return decode_chunk(msgspec.json.encode(self._body))  # its parts are kept as JSON
+        except (ValueError, RecursionError, msgspec.MsgspecError) as fault:
             raise EngineError(NONSENSE) from fault
 
     @property

@@ -1,0 +1,167 @@
+"""A whole answer takes the filters of a stream, and stays byte for byte what it was where they changed nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gateway.errors import EngineError
+from gateway.protocol.stream import MakeFilter
+from gateway.protocol.whole import FLOOR, WholeAnswer, as_stream
+
+
+class Word:
+    """Masks "papaya" and blocks at "zebra"; gets the whole text in one piece, as a whole answer is fed."""
+
+    def __init__(self) -> None:
+        self.blocked: Any = None
+        self.told = 0
+
+    def feed(self, text: str) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        at = text.find("zebra")
+        if at >= 0:
+            self.blocked, text = "rule", text[:at]
+        self.told = len(text)
+        papaya = text.find("papaya")
+        edits = [(papaya, papaya + 6, "******")] if papaya >= 0 else []
+        return text.replace("papaya", "******"), edits
+
+    def finish(self) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        return "", ()
+
+
+class Channels:
+    """Makes a filter for every channel and notes which were asked for."""
+
+    def __init__(self, *, watch: bool = True) -> None:
+        self.asked: list[tuple[int, str, int]] = []
+        self.watch = watch
+
+    def __call__(self, choice: int, kind: str, tool: int) -> Any:
+        self.asked.append((choice, kind, tool))
+        return Word() if self.watch else None
+
+
+def chat(*messages: dict[str, Any], finish: str = "stop", **more: Any) -> bytes:
+    choices = [
+        {"index": index, "message": {"role": "assistant", **message}, "logprobs": None, "finish_reason": finish, **more}
+        for index, message in enumerate(messages)
+    ]
+    body = {"id": "c-1", "object": "chat.completion", "model": "m", "choices": choices, "vendor": {"big": 2**70}}
+    return json.dumps(body, indent=1, ensure_ascii=False).encode()  # no engine's spacing is ours
+
+
+def filtered(raw: bytes, make: MakeFilter | None = None, *, model: str = "m", extra: Any = None) -> dict[str, Any]:
+    answer = WholeAnswer(raw)
+    answer.filter(make or Channels())
+    body: dict[str, Any] = json.loads(answer.close(model, extra))
+    return body
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_an_answer_that_nothing_changed_is_the_engine_s_bytes(watch: bool) -> None:
+    raw = chat({"content": "a tree", "reasoning": "hm", "unknown": [1]})
+    answer = WholeAnswer(raw)
+    answer.filter(Channels(watch=watch))
+    assert answer.close("m", None) == raw
+    assert answer.chars == len("a tree") + len("hm")
+    assert answer.finish_reasons == ["stop"]
+
+
+def test_a_masked_text_is_masked_in_its_logprobs_too_and_the_rest_is_kept() -> None:
+    logprobs = {"content": [{"token": token, "bytes": [1], "top_logprobs": []} for token in ("a ", "papaya")]}
+    body = filtered(chat({"content": "a papaya"}, logprobs=logprobs, token_ids=[1, 2]))
+    (choice,) = body["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "a ******"}
+    assert [each["token"] for each in choice["logprobs"]["content"]] == ["a ", "******"]
+    assert choice["token_ids"] is None
+    assert choice["finish_reason"] == "stop"
+    assert body["vendor"] == {"big": 2**70}
+
+
+def test_a_block_ends_the_text_before_the_hit_and_says_so() -> None:
+    logprobs = {"content": [{"token": token, "bytes": [1], "top_logprobs": []} for token in ("a ", "zebra")]}
+    body = filtered(chat({"content": "a zebra"}, {"content": "fine"}, logprobs=logprobs, stop_reason=7))
+    first, second = body["choices"]
+    assert first["message"]["content"] == "a "
+    assert (first["finish_reason"], first["stop_reason"]) == ("content_filter", None)
+    assert "zebra" not in json.dumps(first)
+    assert (second["message"]["content"], second["finish_reason"]) == ("fine", "stop")
+
+
+def test_every_channel_has_a_filter_of_its_own() -> None:
+    channels = Channels()
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"q": "papaya", "n": 1}'}}
+    body = filtered(
+        chat({"content": "x", "reasoning_content": "papaya", "refusal": "no", "tool_calls": [call]}), channels
+    )
+    assert {(0, "content", 0), (0, "reasoning", 0), (0, "refusal", 0), (0, "arguments", 0)} <= set(channels.asked)
+    message = body["choices"][0]["message"]
+    assert message["reasoning_content"] == "******"
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"q": "******", "n": 1}
+
+
+def test_a_completion_s_text_is_filtered() -> None:
+    choice = {"index": 0, "text": "a papaya", "finish_reason": "stop"}
+    raw = json.dumps({"object": "text_completion", "model": "m", "choices": [choice]}).encode()
+    assert filtered(raw)["choices"][0]["text"] == "a ******"
+
+
+def test_the_caller_s_name_for_the_model_and_what_we_add_are_written_in() -> None:
+    body = filtered(chat({"content": "x"}), model="alias", extra={"tags": ["soft"]})
+    assert body["model"] == "alias"
+    assert body["sluice"] == {"tags": ["soft"]}
+    assert body["vendor"] == {"big": 2**70}
+
+
+@pytest.mark.parametrize("raw", [b"", b"no json", b"[]", b"[" * 100_000, b'{"choices": 7}', b"\xff"])
+def test_what_is_no_answer_is_the_engine_s_failure(raw: bytes) -> None:
+    with pytest.raises(EngineError):
+        WholeAnswer(raw)
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_the_engine_gave_up_is_a_failure(reason: str) -> None:
+    with pytest.raises(EngineError):
+        WholeAnswer(chat({"content": "half"}, finish=reason))
+
+
+def test_infinities_that_some_engines_write_become_json() -> None:
+    raw = chat({"content": "x"}, logprobs={"content": [{"token": "x", "logprob": 0, "bytes": [1]}]})
+    body = filtered(raw.replace(b'"logprob": 0', b'"logprob": -Infinity'))
+    assert body["choices"][0]["logprobs"]["content"][0]["logprob"] == FLOOR
+
+
+def told(body: dict[str, Any], *, want_usage: bool = False) -> list[dict[str, Any]]:
+    frames = as_stream(body, want_usage=want_usage).decode().split("\n\n")
+    assert frames[-2:] == ["data: [DONE]", ""]
+    return [json.loads(frame.removeprefix("data: ")) for frame in frames[:-2]]
+
+
+def test_a_whole_chat_is_told_as_text_then_end_then_usage() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    body = json.loads(chat({"content": "hello", "tool_calls": [call]})) | {
+        "usage": {"total_tokens": 3},
+        "sluice": {"tags": ["t"]},
+    }
+    text, end, usage = told(body, want_usage=True)
+    assert text["object"] == "chat.completion.chunk"
+    assert text["choices"][0]["delta"]["content"] == "hello"
+    assert text["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
+    assert text["choices"][0]["finish_reason"] is None
+    assert end["choices"][0]["finish_reason"] == "stop"
+    assert (usage["choices"], usage["usage"], usage["sluice"]) == ([], {"total_tokens": 3}, {"tags": ["t"]})
+    assert len(told(body)) == 2
+
+
+def test_a_whole_completion_is_told_in_one_chunk() -> None:
+    body = {
+        "object": "text_completion",
+        "model": "m",
+        "choices": [{"index": 0, "text": "hi", "finish_reason": "length"}],
+    }
+    (only,) = told(body)
+    assert only["choices"] == [{"index": 0, "text": "hi", "finish_reason": "length"}]
