@@ -15,7 +15,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/__main__.py": "two lines: python -m gateway is sluice, which tests/gateway/test_cli.py runs",
     "gateway/app.py": "wires the parts; every test of tests/system starts it",
     "gateway/engine/failure.py": "an exception without behaviour",
-    "gateway/engine/make_smollm2.py": "runs in the engine's environment; the real engine of tests/system serves its model",
+    "gateway/engine/make_smollm2.py": "runs in the engine's environment; tests/system serves its model",
     "gateway/live.py": "values without behaviour",
     "gateway/record.py": "values without behaviour; every test of relay, metrics and log reads them",
     "gateway/relay.py": "a client in the same process hides what matters of a stream: tests/system has real sockets",
