@@ -72,7 +72,7 @@ def running_engine(wishes: Wishes, environ: Mapping[str, str] | None = None) -> 
             progress=Progress(io.StringIO()),
         )
         ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        thread = threading.Thread(target=lambda: asyncio.run(_live(engine, ready)), name="real engine")
+        thread = threading.Thread(target=lambda: asyncio.run(_live(engine, ready)), name="real engine", daemon=True)
         thread.start()
         try:
             loop, over = ready.result()

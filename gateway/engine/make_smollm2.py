@@ -38,6 +38,8 @@ def make(source: Path, target: Path) -> None:
         where, gguf_file=name, dtype=torch.bfloat16, quantization_config=config
     )
     model.save_pretrained(target)
+    for path in target.iterdir():
+        path.chmod(0o644)  # the weights are written for their owner alone; the cache may be shared
 
 
 if __name__ == "__main__":

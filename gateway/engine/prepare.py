@@ -65,19 +65,29 @@ def _directory(model: str) -> Path:
 async def _make_default(directory: Path, python: Path, environ: Mapping[str, str], progress: Progress) -> None:
     """Make it beside its place and move it there whole, so that a half-made one is never taken for a model."""
     progress.phase(f"making {DEFAULT} (once, about half a minute)")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    if (free := shutil.disk_usage(directory.parent).free) < _DEFAULT_DISK:
-        raise CannotStart(f"the model needs 1 GiB of disk, {free / GIB:.1f} GiB are free at {directory.parent}")
     making = directory.with_name(f".making-{os.getpid()}-{directory.name}")
     try:
+        _make_room(directory.parent)
         await _script(python, "make_smollm2.py", str(making), environ, progress)
         if found := models.faults(making):
             raise CannotStart(f"making {DEFAULT} left it unfinished: {'; '.join(found)}")
         if models.faults(directory):  # else somebody else was quicker
             shutil.rmtree(directory, ignore_errors=True)
             making.rename(directory)
+    except OSError as failure:
+        raise CannotStart(f"cannot keep the model in {directory.parent}: {failure.strerror}") from failure
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def _make_room(cache: Path) -> None:
+    """Have the directory, without what runs that were killed left in it, and enough disk."""
+    cache.mkdir(parents=True, exist_ok=True)
+    for left in cache.glob(".making-*"):
+        if not Path("/proc", left.name.split("-")[1]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    if (free := shutil.disk_usage(cache).free) < _DEFAULT_DISK:
+        raise CannotStart(f"the model needs 1 GiB of disk, {free / GIB:.1f} GiB are free at {cache}")
 
 
 async def _script(

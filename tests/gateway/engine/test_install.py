@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -179,8 +179,7 @@ def test_a_machine_with_cards_gets_vllm_itself(environment: Environment) -> None
 def test_too_little_disk_is_known_before_anything_is_downloaded(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- shaped as the library's own
-    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(0, 0, 2**30))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**30))
     with pytest.raises(CannotStart, match=r"vLLM needs 6 GiB of disk, 1\.0 GiB are free at "):
         install(environment.path, CPU)
     assert environment.made == 0

@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,6 +92,24 @@ async def test_stopping_in_the_middle_leaves_no_half_model_and_no_process(bench:
     with pytest.raises(asyncio.CancelledError):
         await making
     assert bench.cached() == []
+
+
+async def test_what_a_killed_run_left_is_cleared_away_and_a_running_ones_is_not(bench: Bench) -> None:
+    ours = bench.cache / f".making-{os.getppid()}-x"
+    for left in (bench.cache / ".making-999999999-x", ours):
+        left.mkdir(parents=True)
+    await bench.prepare(None)
+    assert bench.cached() == [ours.name, DEFAULT]
+
+
+async def test_no_place_for_it_and_no_disk_are_one_line_each(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.cache.write_text("a file")
+    with pytest.raises(CannotStart, match=r"cannot keep the model in .*/cache: File exists"):
+        await bench.prepare(None)
+    bench.cache.unlink()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**29))
+    with pytest.raises(CannotStart, match=r"the model needs 1 GiB of disk, 0\.5 GiB are free at "):
+        await bench.prepare(None)
 
 
 async def test_a_directory_is_taken_as_it_is(bench: Bench, tmp_path: Path) -> None:
