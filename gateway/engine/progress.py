@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 #: What a line of vLLM's log (or of a script's) says about where we are, first match counts. What it captures is shown.
 _PHASES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -54,6 +55,12 @@ class Progress:
             if found := pattern.search(line):
                 self.phase(phase, "".join(found.groups()))
                 return
+
+    async def keep_time(self) -> NoReturn:
+        """Tell the time of the phase we are in, until cancelled."""
+        while True:
+            await asyncio.sleep(0.5)
+            self.tick()
 
     def tick(self) -> None:
         """Time has passed; call about once a second while waiting."""

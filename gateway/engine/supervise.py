@@ -116,8 +116,7 @@ class Supervisor:
         return status
 
     async def _become_ready(self) -> None:
-        while not await self._alive():
-            self._progress.tick()
+        while not await self._alive():  # noqa: ASYNC110 -- it is a question over a socket
             await asyncio.sleep(0.25)
         self._progress.phase("warming up")
         await self._warm()

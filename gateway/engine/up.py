@@ -80,6 +80,13 @@ class EmbeddedEngine:
         """Prepare the model and keep the engine up until cancelled. Raises ``CannotStart``."""
         if not self._python.exists():
             raise CannotStart(f"no vLLM at {self._python}: run make engine, or python -m gateway.engine.install")
+        clock = asyncio.get_running_loop().create_task(self.progress.keep_time())
+        try:
+            await self._supervise(await self._command())
+        finally:
+            clock.cancel()
+
+    async def _command(self) -> command.Command:
         model = await prepare(
             self._wishes.model,
             name=self.served_model,
@@ -89,16 +96,17 @@ class EmbeddedEngine:
             progress=self.progress,
         )
         machine = self._machine or look(self._environ)
-        todo = command.build(model, machine, self._wishes, python=self._python, port=self._port, environ=self._environ)
-        with contextlib.ExitStack() as open_things:
-            log = open_things.enter_context(self._log.open("wb")) if self._log else None
-            pool = Pool(Origin.parse(self.url))
+        return command.build(model, machine, self._wishes, python=self._python, port=self._port, environ=self._environ)
+
+    async def _supervise(self, engine: command.Command) -> None:
+        pool = Pool(Origin.parse(self.url))
+        with contextlib.ExitStack() as files:
             self._supervisor = Supervisor(
-                todo,
+                engine,
                 alive=lambda: warm.alive(pool),
                 warm=lambda: warm.warm(pool, self.served_model, self.api_key, self.progress),
                 progress=self.progress,
-                log=log,
+                log=files.enter_context(self._log.open("wb")) if self._log else None,
             )
             try:
                 await self._supervisor.run()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import io
 
 import pytest
@@ -61,3 +62,14 @@ def test_a_long_phase_is_told_again_with_its_time(monkeypatch: pytest.MonkeyPatc
         progress.tick()
     assert stream.getvalue() == "engine: loading … 0 s\nengine: loading … 15 s\nengine: loading … 30 s\n"
     assert progress.elapsed() == 40
+
+
+async def test_time_goes_on_by_itself() -> None:
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.phase("making a model")
+    clock = asyncio.get_running_loop().create_task(progress.keep_time())
+    async with asyncio.timeout(5):
+        while "making a model … 1 s" not in stream.getvalue():
+            await asyncio.sleep(0.02)
+    clock.cancel()
