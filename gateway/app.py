@@ -25,7 +25,7 @@ from gateway.middleware.body import Body
 from gateway.middleware.request_id import RequestId
 from gateway.ops import Lifecycle, Ops
 from gateway.pipeline import Chain
-from gateway.protocol.openai import Ceilings
+from gateway.protocol.openai import ROUTES, Ceilings
 from gateway.registry import build_chain
 from gateway.reload import Watch
 from gateway.routes import Routes
@@ -83,6 +83,7 @@ class Gateway:
             settings = await asyncio.to_thread(self._settings.reread)
             links = await asyncio.to_thread(build_chain, settings.chain, settings.base, settings.source)
         except ConfigurationError as fault:
+            self.watch.follow(files_of(self._settings, self.live.chain) | set(fault.files))
             self.metrics.reload("refused", self.live.version)
             log.error("reload_refused", faults=str(fault).splitlines(), config_version=self.live.version)
             return
@@ -120,7 +121,10 @@ class Gateway:
 
     def _engine_changed(self, engine: Engine, up: bool) -> None:  # noqa: FBT001 - a callback's fact
         self.metrics.engine_up(engine.name, up)
-        log.info("engine_up" if up else "engine_down", engine=engine.name)
+        if up:
+            log.info("engine_up", engine=engine.name)
+        else:
+            log.warning("engine_down", engine=engine.name, trouble=engine.trouble)
 
     def _built(self, settings: Settings, chain: Chain, *, version: int) -> Live:
         models: dict[str, Model] = {}
@@ -194,9 +198,8 @@ def create_app(settings: Settings, lifecycle: Lifecycle, output: Output, metrics
     ops = Ops(lifecycle, gateway.usable, metrics.render, __version__,
               operators_only=settings.server.metrics == "operator", docs=settings.server.docs)
     app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
-    for layer in (Body, lambda inner: Auth(inner, gateway.current), lambda inner: AccessLog(inner, metrics, output), RequestId):
-        app = layer(app)
-    return app
+    app = Auth(Body(app), gateway.current)
+    return RequestId(AccessLog(app, metrics, output), in_place=frozenset(ROUTES))
 
 
 def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:

@@ -108,7 +108,7 @@ class Caller:
 
     async def _drain(self, sending: Coroutine[Any, Any, None], waits_for: Any) -> None:
         try:
-            await _Resumed(sending, waits_for)
+            await Resumed(sending, waits_for)
             while self._backlog:
                 await self._send(self._backlog.popleft())
         finally:
@@ -117,8 +117,12 @@ class Caller:
         self._ready()
 
 
-class _Resumed:
-    """Goes on with a coroutine that has been driven to its first wait."""
+CANCELLED: Any = object()
+"""In the place of a future to ``Resumed``: the coroutine is not to go on but to be cancelled."""
+
+
+class Resumed:
+    """Goes on, as a task, with a coroutine that has been driven by hand to its first wait."""
 
     __slots__ = ("_coroutine", "_waits_for")
 
@@ -129,6 +133,8 @@ class _Resumed:
         waits_for = self._waits_for
         while True:
             try:
+                if waits_for is CANCELLED:
+                    raise asyncio.CancelledError
                 if waits_for is not None:
                     # A future yielded to us by hand still bears the mark of a wait that a task would have taken off.
                     waits_for._asyncio_future_blocking = False  # noqa: SLF001 - asyncio's own protocol between future and task

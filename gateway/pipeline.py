@@ -205,7 +205,10 @@ class Chain:
 
     @staticmethod
     def _ran(link: Link, exchange: Exchange, seconds: float, outcome: str = "ran") -> None:
-        run = exchange.record.runs.setdefault(link.name, Run())
+        run = exchange.record.runs.get(link.name)
+        if run is None:
+            exchange.record.runs[link.name] = Run(outcome, seconds)
+            return
         run.seconds += seconds
         if outcome != "ran":
             run.outcome = outcome
@@ -250,7 +253,8 @@ class Chain:
                 made = ShadowFilter(link.name, made, seen_by.record, exchange.record)
             elif link.on_error == "skip":
                 made = SkippableFilter(link.name, made, exchange.record)
-            stages.append(Stage(link.name, made, exchange.record.runs.setdefault(link.name, Run())))
+            runs = exchange.record.runs
+            stages.append(Stage(link.name, made, runs.get(link.name) or runs.setdefault(link.name, Run())))
         return ChannelFilter(stages, exchange.record) if stages else None
 
 

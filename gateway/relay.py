@@ -122,7 +122,7 @@ class Relay:
             except CallerLeft:
                 raise
             except Exception as fault:  # noqa: BLE001 - whatever happens, the caller gets an answer of our form
-                await self._fail(self._named(fault))
+                await self._loop.create_task(self._fail(self._named(fault)))
             await self._until_over()
         except CallerLeft:
             self._record.outcome = "client_left"
@@ -280,6 +280,7 @@ class Relay:
         self._engine.answered()
         self._record.phases["first_token"] = now - self._marked
         self._marked = now
+        self.due = min(self.due, self._heard + self._live.timeouts.idle)
         if not self._caller.started:
             self._start_stream()
 
@@ -396,8 +397,8 @@ class Relay:
         self._show_whole(answer)
 
     def _show_whole(self, answer: WholeAnswer) -> None:
-        self._over = True
         raw = answer.close(self._asked.model, self._extra())
+        self._over = True
         if not self._asked.stream:
             self._caller.answer(200, [*JSON_HEADERS, *self._tag_header()], raw)
             return
@@ -524,7 +525,7 @@ class Relay:
         if due <= now:
             self._clock.forget(self)
             if not self._over:
-                self._timed_out(slow_caller=blocked_since is not None and now < self._asked_at + times.total)
+                self._timed_out(slow_caller=blocked_since is not None)
             return
         if self._asked.stream:
             if self._wrote_at + self._live.heartbeat_s <= now:
@@ -578,6 +579,7 @@ class Relay:
             raise CallerLeft
 
     def _pause(self) -> None:
+        self.due = min(self.due, self._loop.time() + self._live.timeouts.idle)
         if self._connection is not None:
             self._connection.pause()
 

@@ -81,7 +81,11 @@ class TextFilter(Protocol):
         """
 
     def finish(self) -> tuple[str, Sequence[Edit]]:
-        """The text has ended: return what was held back."""
+        """The text has ended: return what was held back.
+
+        A filter may also have ``is_clean(text) -> bool``: that a text, being all there is, needs nothing done. It is asked
+        of whole answers before anything is fed.
+        """
 
 
 class Blocked(Exception):  # noqa: N818 - it says what happened to the answer, in the words of the design

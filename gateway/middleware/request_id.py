@@ -20,10 +20,14 @@ _ONE_MODEL = "/v1/models/"
 
 
 class RequestId:
-    """Outermost: puts ``scope["sluice"]``, the Record, with request id, method, route and start time."""
+    """Outermost: puts ``scope["sluice"]``, the Record, with request id, method, route and start time.
 
-    def __init__(self, app: ASGIApp) -> None:
+    ``in_place`` is for the server: the paths whose requests it may answer without a task (``Cycle.start``).
+    """
+
+    def __init__(self, app: ASGIApp, in_place: frozenset[str] = frozenset()) -> None:
         self._app = app
+        self.in_place = in_place
         # Unique without asking the system each time: 64 random bits of this process and a count.
         self._prefix = f"req-{os.urandom(8).hex()}-"
         self._count = count(1).__next__

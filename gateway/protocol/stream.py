@@ -37,6 +37,9 @@ class Filter(Protocol):
     def finish(self) -> tuple[str, Sequence[Any]]:
         """Return what was held back."""
 
+    def whole(self, text: str) -> tuple[str, Sequence[Any]]:
+        """Take a text that is all there is."""
+
 
 MakeFilter = Callable[[int, str, int], Filter | None]
 """Makes the filter of a channel from choice, kind and tool call; None where nothing watches it."""
@@ -144,7 +147,7 @@ class StreamEditor:
         self._open = choices
         self._last = b""  # the frame in which the last choice ended
         self._usage_frame = b""
-        self._sample = b""
+        self._sample = self._unended = b""
         self.usage: Usage | None = None
         self.failure: Failure | None = None
         self.done = self.complete = self.abort = False
@@ -164,6 +167,12 @@ class StreamEditor:
 
     def end(self) -> None:
         """The engine's body has ended: sets ``failure`` if the answer had not."""
+        rest = self._splitter.rest
+        if rest:  # an event that nobody ended, or that ends in a lone CR
+            self._unended = self._guarded(rest.rstrip(b"\r\n") + b"\n\n")
+        self._set_done()
+
+    def _set_done(self) -> None:
         if not self.complete and self.failure is None:
             self.failure = EngineError(BROKE_OFF)
         self.done = True
@@ -179,7 +188,7 @@ class StreamEditor:
                 usage = _with_extra(usage, extra)
             else:
                 last = _with_extra(last, extra)
-        return last + usage + sse.DONE
+        return self._unended + last + usage + sse.DONE
 
     def merged(self) -> dict[str, Any]:
         """Return the answer as it was shown, put together as one whole."""
@@ -192,7 +201,7 @@ class StreamEditor:
         if payload is None:
             return frame if frame.startswith(b":") else b""
         if payload == b"[DONE]":
-            self.end()
+            self._set_done()
             return b""
         try:
             chunk = decode_chunk(payload)
@@ -435,9 +444,15 @@ class StreamEditor:
         return sse.encode(msgspec.json.encode({**head, "model": self._model, "choices": [], "usage": used}))
 
 
+def with_extra(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Return what stands under "sluice" with ``extra`` added; an engine may have put anything there."""
+    said = body.get("sluice")
+    return {**said, **extra} if isinstance(said, dict) else extra
+
+
 def _with_extra(frame: bytes, extra: dict[str, Any]) -> bytes:
     body = msgspec.json.decode(sse.payload(frame) or b"{}")
-    return sse.encode(msgspec.json.encode({**body, "sluice": {**body.get("sluice", {}), **extra}}))
+    return sse.encode(msgspec.json.encode({**body, "sluice": with_extra(body, extra)}))
 
 
 def _tail_choice(choice: dict[str, Any], kind: str, tool: int, tail: str) -> dict[str, Any]:

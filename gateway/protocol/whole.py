@@ -11,7 +11,7 @@ from gateway.errors import EngineError
 from gateway.protocol import sse
 from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.logprobs import masked
-from gateway.protocol.stream import ABORTED, BROKE_OFF, NONSENSE, TEXT_KINDS, Chunk, MakeFilter, Usage, decode_chunk
+from gateway.protocol.stream import ABORTED, BROKE_OFF, NONSENSE, TEXT_KINDS, Chunk, MakeFilter, Usage, decode_chunk, with_extra
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
 FLOOR = -9999.0
@@ -84,15 +84,14 @@ class WholeAnswer:
         channel = make_filter(index, "content" if kind == "content" else kind.removesuffix("_content"), 0)
         if channel is None:
             return
-        shown, edits = channel.feed(text)
-        tail, more = channel.finish()
+        shown, edits = channel.whole(text)
         blocked = channel.blocked is not None
-        if shown + tail == text and not blocked:
+        if shown == text and not blocked:
             return
         choice = self.body["choices"][position]
-        (choice["message"] if "message" in choice else choice)[kind if "message" in choice else "text"] = shown + tail
+        (choice["message"] if "message" in choice else choice)[kind if "message" in choice else "text"] = shown
         if kind == "content":
-            touched = [*edits, *more, *([(channel.told, len(text), "")] if blocked else [])]
+            touched = [*edits, *([(channel.told, len(text), "")] if blocked else [])]
             choice["logprobs"] = masked(choice.get("logprobs"), text, touched)
             for repeats in ("token_ids", "routed_experts"):
                 if choice.get(repeats) is not None:
@@ -124,7 +123,7 @@ class WholeAnswer:
         if self.chunk.model is not None and self.chunk.model != model:
             self.body["model"] = model
         if extra:
-            self.body["sluice"] = {**self.body.get("sluice", {}), **extra}
+            self.body["sluice"] = with_extra(self.body, extra)
         return self.raw if self._body is None else msgspec.json.encode(self._body)
 
 

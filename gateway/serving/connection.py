@@ -27,6 +27,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._read = self._head = 0
         self._idle_since = 0.0
+        self._unstarted: Cycle | None = None
+        self._in_place: frozenset[str] = getattr(self.app, "in_place", frozenset())
         self._head_timer: asyncio.TimerHandle | None = None
         self._refusal: tuple[int, str] = (400, "")
 
@@ -44,6 +46,9 @@ class Connection(HttpToolsProtocol):
         """Parse, then see whether a head is still not whole."""
         self._read = len(data)
         super().data_received(data)
+        cycle, self._unstarted = self._unstarted, None
+        if cycle is not None:
+            self._start_asgi_task(cycle, self.app)
         scope: Any = self.scope  # None before the first request
         if scope is not None and "method" not in scope:
             self._head_is_partial()
@@ -78,14 +83,13 @@ class Connection(HttpToolsProtocol):
         )
         self.cycle = cycle  # type: ignore[assignment] # all that uvicorn's protocol asks of one
         if before is None or before.response_complete:
-            self._start_asgi_task(cycle, self.app)
+            self._unstarted = cycle  # until all that came has been parsed
         else:  # pipelined: its turn comes
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))  # type: ignore[arg-type] # likewise
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        task = cycle.task = self.loop.create_task(cycle.run(app, self.tasks))
-        self.tasks.add(task)
+        cycle.start(app, self.tasks, in_place=not cycle.more_body and cycle.path in self._in_place)
 
     def on_response_complete(self) -> None:
         """Take the next request; the time for it is looked at by one timer a connection, not one a request."""

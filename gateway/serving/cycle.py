@@ -8,13 +8,15 @@ asks the operating system which loop is running. Together that is a fifth of wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
 from typing import Any
 
 import structlog
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from gateway.caller import CANCELLED, Resumed
 
 log = structlog.get_logger()
 
@@ -27,9 +29,9 @@ _BODILESS = frozenset({204, 304})
 class Cycle:
     """What uvicorn's protocol expects of a cycle; it is its own ``message_event``."""
 
-    __slots__ = ("_chunked", "_default_headers", "_expected", "_flow", "_head", "_loop", "_on_response", "_scope", "_told",
-                 "_transport", "_waiter", "_wants_continue", "body", "disconnected", "keep_alive", "more_body",
-                  "response_complete", "response_started", "task")
+    __slots__ = ("_chunked", "_coroutine", "_default_headers", "_expected", "_flow", "_head", "_loop", "_on_response",
+                 "_running", "_scope", "_task", "_told", "_transport", "_waiter", "_waits", "_wants_continue", "body",
+                 "disconnected", "keep_alive", "more_body", "response_complete", "response_started")
 
     def __init__(
         self, scope: MutableMapping[str, Any], transport: asyncio.Transport, flow: FlowControl, default_headers: Headers,
@@ -41,7 +43,10 @@ class Cycle:
         self.disconnected = self.response_started = self.response_complete = False
         self.more_body = True
         self.body = b""  # what has come and was not yet received
-        self.task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._coroutine: Coroutine[Any, Any, None] | None = None  # of an application that runs in place
+        self._running: set[Any] = set()
+        self._waits = False
         self._told = False  # the end of the body was received
         self._head = b""  # of the response, until there is a body to go with it
         self._chunked = False
@@ -53,11 +58,20 @@ class Cycle:
         """What uvicorn's protocol sets; not an attribute, for that would be a reference cycle in every request."""
         return self
 
+    @property
+    def path(self) -> str:
+        """What is asked for."""
+        path: str = self._scope["path"]
+        return path
+
     def set(self) -> None:
         """Something has happened: a piece of the body, the caller has left, the response is complete."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if self._waits:
+            self._waits = False
+            if self._coroutine is not None:
+                self._loop.call_soon(self._step)
+            elif self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
 
     async def receive(self) -> Message:
         """Return the next piece of the body; after its end wait until the caller leaves or the response is complete."""
@@ -70,9 +84,12 @@ class Cycle:
                 body, self.body = self.body, b""
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
             self._flow.resume_reading()
-            if self._waiter is None:
+            self._waits = True
+            if self._coroutine is not None:
+                await _Wait(self)
+            else:
                 self._waiter = self._loop.create_future()
-            await self._waiter
+                await self._waiter
         return _DISCONNECT
 
     async def send(self, message: Message) -> None:
@@ -143,14 +160,73 @@ class Cycle:
             self._transport.close()
         self._on_response()
 
-    async def run(self, app: ASGIApp, tasks: set[asyncio.Task[None]]) -> None:
-        """Let the application answer; what it leaves undone closes the connection."""
+    def start(self, app: ASGIApp, running: set[Any], *, in_place: bool) -> None:
+        """Let the application answer: in a task, or ``in_place``.
+
+        In place its coroutine is driven by what the connection hears, and becomes a task only if it waits for anything
+        else. Of a request that is handed on nothing does: a task for it would cost as much as filtering it.
+        """
+        self._running = running
+        if in_place:
+            running.add(self)
+            self._coroutine = app(self._scope, self.receive, self.send)
+            self._step()
+        else:
+            self._run_as_task(app(self._scope, self.receive, self.send))
+
+    def _step(self) -> None:
+        coroutine: Any = self._coroutine
         try:
-            await app(self._scope, self.receive, self.send)
+            waits_for = coroutine.send(None)
+        except StopIteration:
+            self._ended()
         except Exception as fault:  # noqa: BLE001 - an application may raise anything
-            log.error("application_broke", exc_info=fault)
+            self._ended(fault)
+        else:
+            if waits_for is not self:
+                self._coroutine = None
+                self._running.discard(self)
+                self._run_as_task(Resumed(coroutine, waits_for))
+
+    def _run_as_task(self, answering: Awaitable[None]) -> None:
+        self._task = self._loop.create_task(self._run(answering))
+        self._running.add(self._task)
+
+    async def _run(self, answering: Awaitable[None]) -> None:
+        fault = None
+        try:
+            await answering
+        except Exception as raised:  # noqa: BLE001 - an application may raise anything
+            fault = raised
         finally:
-            if self.task is not None:
-                tasks.discard(self.task)
-            if not self.response_complete and not self.disconnected:
-                self._transport.close()
+            self._ended(fault)
+
+    def _ended(self, fault: Exception | None = None) -> None:
+        """What the application has left undone closes the connection."""
+        self._coroutine = None
+        self._running.discard(self if self._task is None else self._task)
+        if fault is not None:
+            log.error("application_broke", exc_info=fault)
+        if not self.response_complete and not self.disconnected:
+            self._transport.close()
+
+    def cancel(self, msg: object = None) -> None:
+        """Do as a task's cancel does: the server ends what is left when the drain is over."""
+        del msg
+        coroutine = self._coroutine
+        if coroutine is not None:
+            self._coroutine = None
+            self._running.discard(self)
+            self._run_as_task(Resumed(coroutine, CANCELLED))
+
+
+class _Wait:
+    """Awaited by an application that runs in place: gives control back to the connection."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield self._cycle

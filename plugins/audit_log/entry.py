@@ -34,43 +34,76 @@ class Entry(NamedTuple):
         return sum(len(piece) for said in (*self.request, *self.answer) for piece in said.pieces)
 
 
+class _Run(msgspec.Struct, gc=False):
+    outcome: str
+    ms: float
+
+
+class _Line(msgspec.Struct, omit_defaults=True, gc=False):
+    """A line's fields in their order. A struct is encoded in a third of the time that a dictionary takes."""
+
+    time: datetime
+    request_id: str
+    key: str | None
+    model: str | None
+    engine: str | None
+    route: str
+    stream: bool
+    status: int
+    outcome: str
+    plugin: str | None
+    rule: str | None
+    prompt_chars: int
+    answer_chars: int
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reasons: list[str]
+    total_ms: float
+    first_text_ms: float | None
+    phases_ms: dict[str, float]
+    plugins: dict[str, _Run]
+    hits: list[dict[str, Any]]
+    tags: list[str]
+    config_version: int
+    request: list[dict[str, Any]] | None = None
+    answer: list[dict[str, Any]] | None = None
+
+
 _encode = msgspec.json.Encoder().encode
 
 
 def line(entry: Entry) -> bytes:
     """Write an entry as one line of JSON."""
     record = entry.record
+    texts = bool(entry.request or entry.answer)
     # int() / 1e3 and not round(): four times quicker, and there are a dozen of them
-    facts: dict[str, Any] = {
-        "time": entry.ended,
-        "request_id": record.request_id,
-        "key": record.key,
-        "model": record.model,
-        "engine": record.engine,
-        "route": record.route,
-        "stream": record.stream,
-        "status": record.status,
-        "outcome": record.outcome,
-        "plugin": record.plugin,
-        "rule": record.rule,
-        "prompt_chars": record.prompt_chars,
-        "answer_chars": record.answer_chars,
-        "prompt_tokens": record.prompt_tokens,
-        "completion_tokens": record.completion_tokens,
-        "finish_reasons": record.finish_reasons,
-        "total_ms": int(record.total_s * 1e6) / 1e3,
-        "first_text_ms": None if record.first_text_s is None else int(record.first_text_s * 1e6) / 1e3,
-        "phases_ms": {name: int(seconds * 1e6) / 1e3 for name, seconds in record.phases.items()},
-        "plugins": {
-            name: {"outcome": run.outcome, "ms": int(run.seconds * 1e6) / 1e3} for name, run in record.runs.items()
-        },
-        "hits": [hit._asdict() for hit in record.hits],
-        "tags": record.tags,
-        "config_version": record.config_version,
-    }
-    if entry.request or entry.answer:
-        facts["request"] = [_said(said, full=entry.full) for said in entry.request]
-        facts["answer"] = [_said(said, full=entry.full) for said in entry.answer]
+    facts = _Line(
+        entry.ended,
+        record.request_id,
+        record.key,
+        record.model,
+        record.engine,
+        record.route,
+        record.stream,
+        record.status,
+        record.outcome,
+        record.plugin,
+        record.rule,
+        record.prompt_chars,
+        record.answer_chars,
+        record.prompt_tokens,
+        record.completion_tokens,
+        record.finish_reasons,
+        int(record.total_s * 1e6) / 1e3,
+        None if record.first_text_s is None else int(record.first_text_s * 1e6) / 1e3,
+        {name: int(seconds * 1e6) / 1e3 for name, seconds in record.phases.items()},
+        {name: _Run(run.outcome, int(run.seconds * 1e6) / 1e3) for name, run in record.runs.items()},
+        [hit._asdict() for hit in record.hits],
+        record.tags,
+        record.config_version,
+        [_said(said, full=entry.full) for said in entry.request] if texts else None,
+        [_said(said, full=entry.full) for said in entry.answer] if texts else None,
+    )
     return _encode(facts) + b"\n"
 
 

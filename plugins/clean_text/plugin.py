@@ -83,6 +83,10 @@ class CleanFilter:
         self._cleaner, self._block = Cleaner(patterns), block
         self._held, self._fed = "", 0
 
+    def is_clean(self, text: str) -> bool:
+        """Say that nothing is to be done in a text that is whole."""
+        return is_plain(text)
+
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Return what may be shown now, cleaned."""
         self._fed += len(text)

@@ -93,7 +93,7 @@ async def test_dropping_a_slow_caller_forgets_what_was_waiting() -> None:
 
 
 def test_headers_are_read_by_name_and_credentials_are_not_among_them() -> None:
-    headers = CallerHeaders([(b"authorization", b"Bearer k"), (b"x-title", b"\xe4\xbd\xa0"), (b"cookie", b"c")])
+    headers = CallerHeaders({b"authorization": b"Bearer k", b"x-title": b"\xe4\xbd\xa0", b"cookie": b"c"})
     assert headers["x-title"] == "ä½\xa0"
     assert list(headers) == ["x-title"]
     assert len(headers) == 1
