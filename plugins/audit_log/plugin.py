@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from gateway.sdk import Channel, ConfigPath, Edit, Exchange, Options, Plugin, TextFilter
-from plugins.audit_log.entry import Entry, Said
+from plugins.audit_log.entry import Entry, Said, line
 from plugins.audit_log.writer import Writer
 
 NO_EDITS: tuple[Edit, ...] = ()
@@ -71,7 +71,7 @@ class AuditLog(Plugin):
     def on_complete(self, exchange: Exchange) -> None:
         """Hand the facts over to the writer."""
         if not self._texts:
-            self._writer.put(Entry(datetime.now(UTC), exchange.record))
+            self._writer.put(line(Entry(datetime.now(UTC), exchange.record)))
             return
         state = exchange.state
         request = state[self._request] if self._request in state else _said(exchange)  # refused before it came here

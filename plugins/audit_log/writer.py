@@ -16,7 +16,7 @@ import structlog
 from plugins.audit_log.entry import Entry, gap, line
 
 _GATHER_S = 0.2  # how long entries gather: one wake-up and one write for all of them
-_AT_ONCE = 64  # entries encoded between two writes, at which other threads get their turn
+_AT_ONCE = 64  # entries of one write, after which other threads get their turn
 _CHARACTERS = 32 * 1024 * 1024  # of texts that may wait; beyond it entries are dropped
 
 _log = structlog.get_logger()
@@ -27,7 +27,7 @@ class Writer:
 
     def __init__(self, path: Path, *, rotate_bytes: int, keep: int | None, waiting: int) -> None:
         self.path, self._rotate_bytes, self._keep, self._limit = path, rotate_bytes, keep, waiting
-        self._queue: deque[Entry] = deque()
+        self._queue: deque[Entry | bytes] = deque()
         # Each is counted by one thread alone: what came and went of texts; what was dropped, what of that was told.
         self._came = self._went = 0
         self._dropped = self._told = self._lost = 0
@@ -49,9 +49,13 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=f"audit {self.path.name}", daemon=True)
         self._thread.start()
 
-    def put(self, entry: Entry) -> None:
-        """Hand over an entry."""
-        size = entry.size
+    def put(self, entry: Entry | bytes) -> None:
+        """Hand over an entry, or a line of it.
+
+        Better a line: entries that wait keep their records, so that each request finds cold memory in the place of what
+        the last one has just freed; that costs several times what writing the line does.
+        """
+        size = 0 if isinstance(entry, bytes) else entry.size
         if len(self._queue) >= self._limit or (size and self._came - self._went + size > _CHARACTERS):
             self._dropped += 1
         else:
@@ -76,8 +80,14 @@ class Writer:
             self._closing.wait(_GATHER_S)
             self._wake.clear()
             closing = self._closing.is_set()
-            while (self._queue or self._dropped > self._told or self._lost) and self._write_some():
-                pass
+            # Only what has gathered: whoever also wrote what comes meanwhile would never rest, and wake up for each.
+            batches = -(-len(self._queue) // _AT_ONCE) or 1
+            while (self._queue or self._dropped > self._told or self._lost) and (batches or closing):
+                batches -= 1
+                if not self._write_some():
+                    break
+            if self._queue:
+                self._wake.set()
             if closing:
                 return
 
@@ -86,11 +96,11 @@ class Writer:
         dropped, lost = self._dropped, self._lost
         missing = dropped - self._told + lost
         taken = [self._queue.popleft() for _ in range(min(_AT_ONCE, len(self._queue)))]
-        self._went += sum(entry.size for entry in taken)
+        self._went += sum(entry.size for entry in taken if not isinstance(entry, bytes))
         lines = [gap(missing)] if missing else []
         for entry in taken:
             try:
-                lines.append(line(entry))
+                lines.append(entry if isinstance(entry, bytes) else line(entry))
             except (TypeError, ValueError):  # half a character in a name; nothing that came as JSON has it
                 self._lost += 1
         try:
