@@ -200,7 +200,13 @@ def played_up(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     """Let sluice up run neither engine nor gateway; return what it would have run."""
     ran: list[SimpleNamespace] = []
 
-    async def up(engine: SimpleNamespace, serve: Callable[[], Awaitable[int]], *, on_ready: Callable[[], None]) -> int:
+    async def up(
+        engine: SimpleNamespace,
+        serve: Callable[[], Awaitable[int]],
+        *,
+        at: tuple[str, int],
+        on_ready: Callable[[], None],
+    ) -> int:
         ran.append(SimpleNamespace(engine=engine, wishes=engine._wishes, serve=serve))
         on_ready()
         return 0
