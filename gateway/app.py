@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from time import time
 
 import structlog
 from fastapi import FastAPI, Request, Response
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from gateway import __version__
 from gateway.admission.keys import Keyring, Principal
 from gateway.admission.limits import Limits
-from gateway.errors import NotFound
+from gateway.errors import InternalError, NotFound
 from gateway.live import Live, Load, Model, Timeouts
 from gateway.middleware.access_log import AccessLog
 from gateway.middleware.auth import Auth
@@ -53,7 +53,7 @@ class Gateway:
     def __init__(self, settings: Settings, metrics: Metrics, chain: Chain) -> None:
         self.metrics = metrics
         self._settings = settings
-        self._began = int(time())
+        self._began = int(datetime.now(UTC).timestamp())
         self._engines: dict[tuple[object, ...], Engine] = {}
         self._limits: dict[str, Limits] = {}
         self._loads: dict[str, Load] = {}
@@ -70,7 +70,7 @@ class Gateway:
         """Say of each model which of its engines can be used now."""
         models = {model.name: model for model in self.live.models.values()}
         now = asyncio.get_running_loop().time()
-        return {name: {engine.name: engine.available(now) for engine in model.engines} for name, model in models.items()}
+        return {name: {each.name: each.available(now) for each in model.engines} for name, model in models.items()}
 
     async def run(self) -> None:
         """Start the plugins and what runs beside the requests. Raises whatever a plugin raises at its start."""
@@ -106,9 +106,10 @@ class Gateway:
 
     async def _retire(self, before: Live) -> None:
         """Stop the old chain when nothing can be using it any more."""
-        deadline = asyncio.get_running_loop().time() + before.timeouts.total
-        while any(load.in_flight for load in self._loads.values()) and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(RETIRED_S)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + before.timeouts.total
+        while any(load.in_flight for load in self._loads.values()) and loop.time() < deadline:  # noqa: ASYNC110 - see below
+            await asyncio.sleep(RETIRED_S)  # an event would cost every request something, for what happens once a day
         await before.chain.stop()
 
     async def stop(self) -> None:
@@ -119,7 +120,7 @@ class Gateway:
         for engine in self._engines.values():
             await engine.pool.close()
 
-    def _engine_changed(self, engine: Engine, up: bool) -> None:  # noqa: FBT001 - a callback's fact
+    def _engine_changed(self, engine: Engine, up: bool) -> None:
         self.metrics.engine_up(engine.name, up)
         if up:
             log.info("engine_up", engine=engine.name)
@@ -131,10 +132,13 @@ class Gateway:
         for entry in settings.models:
             model = self._model(entry, settings)
             models |= dict.fromkeys((entry.name, *entry.aliases), model)
-        engines = [engine for model in {id(model): model for model in models.values()}.values() for engine in model.engines]
+        engines = list(dict.fromkeys(engine for model in models.values() for engine in model.engines))
         self._engines = {key: engine for key, engine in self._engines.items() if engine in engines}
-        self.metrics.known(models={model.name for model in models.values()}, engines={engine.name for engine in engines},
-                           plugins={link.name for link in chain.links})
+        self.metrics.known(
+            models={model.name for model in models.values()},
+            engines={engine.name for engine in engines},
+            plugins={link.name for link in chain.links},
+        )
         self.metrics.config_version(version)
         self.health.follow(engines)
         times = settings.timeouts
@@ -167,7 +171,9 @@ class Gateway:
         key = (entry.name, entry.url, entry.served_model, secret, entry.weight, settings.timeouts.connect_s)
         if key not in self._engines:
             pool = Pool(Origin.parse(entry.url), connect_s=settings.timeouts.connect_s)
-            self._engines[key] = Engine(entry.name, pool, served_model=entry.served_model, api_key=secret, weight=entry.weight)
+            self._engines[key] = Engine(
+                entry.name, pool, served_model=entry.served_model, api_key=secret, weight=entry.weight
+            )
         return self._engines[key]
 
     def _share(self, limit: int | None) -> int | None:
@@ -187,16 +193,23 @@ def files_of(settings: Settings, chain: Chain) -> set[Path]:
     return files | ({settings.file} if settings.file else set())
 
 
-def create_app(settings: Settings, lifecycle: Lifecycle, output: Output, metrics_dir: Path | None = None,
-               worker: int = 0) -> ASGIApp:
+def create_app(
+    settings: Settings, lifecycle: Lifecycle, output: Output, metrics_dir: Path | None = None, worker: int = 0
+) -> ASGIApp:
     """Build the application of one worker. Raises ConfigurationError."""
     chain = Chain(build_chain(settings.chain, settings.base, settings.source))
     table = Table(metrics_dir / f"worker-{worker}" if metrics_dir else None)
     metrics = Metrics(table, version=__version__)
     gateway = Gateway(settings, metrics, chain)
     lifecycle.reload = gateway.watch.poke
-    ops = Ops(lifecycle, gateway.usable, metrics.render, __version__,
-              operators_only=settings.server.metrics == "operator", docs=settings.server.docs)
+    ops = Ops(
+        lifecycle,
+        gateway.usable,
+        metrics.render,
+        __version__,
+        operators_only=settings.server.metrics == "operator",
+        docs=settings.server.docs,
+    )
     app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
     app = Auth(Body(app), gateway.current)
     return RequestId(AccessLog(app, metrics, output), in_place=frozenset(ROUTES))
@@ -208,9 +221,9 @@ def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await gateway.run()
-        beside: list[Callable[[], object]] = [gateway.watch.run, gateway.health.run, metrics.watch_loop]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run()) for run in beside]
+            beside = (gateway.watch.run(), gateway.health.run(), metrics.watch_loop())
+            tasks = [group.create_task(each) for each in beside]
             try:
                 yield
             finally:
@@ -224,6 +237,12 @@ def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, _: Exception) -> Response:
         failure = NotFound(f"There is no {request.method} {request.url.path[:200]} here.")
+        return JSONResponse(failure.body(), failure.status)
+
+    @app.exception_handler(Exception)
+    async def bug(_: Request, __: Exception) -> Response:
+        """Answer in our form; the exception goes on to the access log, which tells of it."""
+        failure = InternalError("The gateway failed; its log says more under this request id.")
         return JSONResponse(failure.body(), failure.status)
 
     return app

@@ -1,14 +1,11 @@
-"""Noticing that files have changed, also by a Kubernetes symlink swap, or that somebody sent SIGHUP."""
+"""Noticing that files have changed, also by a Kubernetes symlink swap, or that somebody says so (SIGHUP)."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 import structlog
@@ -83,16 +80,13 @@ class Watch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        with self._hangup():
-            while True:
-                poked = await self._pause()
-                changes = self._changes
-                seen = await asyncio.to_thread(
-                    lambda files: {file: stamp(file) for file in files}, tuple(changes.known)
-                )
-                if changes.look(seen) or poked:
-                    changes.known = seen
-                    await self._read()
+        while True:
+            poked = await self._pause()
+            changes = self._changes
+            seen = await asyncio.to_thread(lambda files: {file: stamp(file) for file in files}, tuple(changes.known))
+            if changes.look(seen) or poked:
+                changes.known = seen
+                await self._read()
 
     async def _pause(self) -> bool:
         try:
@@ -109,16 +103,3 @@ class Watch:
             await self._changed()
         except Exception:  # what went wrong once may go well at the next change
             log.exception("reload_broke")
-
-    @contextmanager
-    def _hangup(self) -> Iterator[None]:
-        """Take SIGHUP as a poke, where this is the thread that gets signals."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self.poke)
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGHUP)

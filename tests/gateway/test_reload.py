@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -104,12 +103,11 @@ async def test_a_changed_file_is_read_and_a_failure_does_not_end_the_watch(tmp_p
         assert await reader.next() == "back"
 
 
-async def test_sighup_reads_at_once_changed_or_not(tmp_path: Path) -> None:
+async def test_a_poke_reads_at_once_changed_or_not(tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_text("one")
     async with watching(file) as reader:
-        await asyncio.sleep(0)  # lets the watch install its handler
-        os.kill(os.getpid(), signal.SIGHUP)
+        reader.watch.poke()
         assert await reader.next() == "one"
 
 
