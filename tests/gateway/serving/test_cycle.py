@@ -57,12 +57,12 @@ class Caller:
 
     async def answer(self) -> Response:
         head = await self.event()
-        body = b""
+        pieces: list[bytes] = []
         while not isinstance(piece := await self.event(), h11.EndOfMessage):
-            body += piece.data
+            pieces.append(piece.data)
         if self.parser.our_state is self.parser.their_state is h11.DONE:
             self.parser.start_next_cycle()
-        return Response(head.status_code, dict(head.headers), body)
+        return Response(head.status_code, dict(head.headers), b"".join(pieces))
 
     async def rest(self) -> bytes:
         with contextlib.suppress(ConnectionError):
@@ -299,7 +299,7 @@ async def test_a_slow_caller_slows_the_application_and_loses_nothing(in_place: b
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         nonlocal sent
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(400):
+        for _ in range(200):
             await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
             sent += 1
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -308,5 +308,5 @@ async def test_a_slow_caller_slows_the_application_and_loses_nothing(in_place: b
         caller = await connect()
         await caller.send(b"{}")
         await asyncio.sleep(0.2)
-        assert sent < 400
-        assert len((await caller.answer()).body) == 400 * 65536
+        assert sent < 200
+        assert len((await caller.answer()).body) == 200 * 65536
