@@ -57,7 +57,7 @@ class Gateway:
         self._engines: dict[tuple[object, ...], Engine] = {}
         self._limits: dict[str, Limits] = {}
         self._loads: dict[str, Load] = {}
-        self._retired: set[asyncio.Task[None]] = set()
+        self._retiring: dict[asyncio.Task[None], Chain] = {}
         self.health = Health(self._engine_changed)
         self.watch = Watch(self.reload)
         self.live = self._built(settings, chain, version=1)
@@ -101,8 +101,8 @@ class Gateway:
         self.metrics.reload("ok", self.live.version)
         log.info("reloaded", config_version=self.live.version)
         retiring = asyncio.get_running_loop().create_task(self._retire(before))
-        self._retired.add(retiring)
-        retiring.add_done_callback(self._retired.discard)
+        self._retiring[retiring] = before.chain
+        retiring.add_done_callback(lambda done: self._retiring.pop(done, None))
 
     async def _retire(self, before: Live) -> None:
         """Stop the old chain when nothing can be using it any more."""
@@ -114,8 +114,9 @@ class Gateway:
 
     async def stop(self) -> None:
         """Stop the plugins and close what is open to engines."""
-        for task in self._retired:
+        for task, chain in tuple(self._retiring.items()):
             task.cancel()
+            await chain.stop()
         await self.live.chain.stop()
         for engine in self._engines.values():
             await engine.pool.close()
