@@ -67,6 +67,10 @@ class Meters(Protocol):
 class _Gone:
     """The host of an exchange that is over."""
 
+    def window(self, exchange: Exchange) -> int | None:  # noqa: ARG002 - a host's signature
+        """Know nothing more."""
+        return None
+
     async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
         """Refuse."""
         raise NoEngineAvailable("The exchange is over.")
@@ -159,6 +163,7 @@ class Relay:
             raise ModelNotAllowed(f"This key may not use the model `{model.name}`.", param="model")
         self._asked = openai.clamp(self._route, body, asked, model.ceilings)
         self._exchange = Exchange(record, body, CallerHeaders(scope["sluice.headers"]), self)
+        self._exchange.filled = self._asked.filled
         if self._asked.clamped:
             self._exchange.tag("max_tokens_clamped")
         if not asked.plain and self._chain.blocks_requests(self._exchange) and (at := unread.has_token_ids(self._route, body)) is not None:
@@ -671,8 +676,16 @@ class Relay:
         return await asking.ask(model.engines, self._route, {**request, "stream": False}, model.name, exchange.id, left)
 
     async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
-        """Count with the engine's tokenizer. Raises Failure."""
-        part = {"prompt": text} if isinstance(text, str) else {"messages": list(text)}
+        """Count with the engine's tokenizer, and the template's part of the request. Raises Failure."""
+        if isinstance(text, str):
+            part: dict[str, Any] = {"prompt": text}
+        else:
+            part = {name: exchange.request[name] for name in openai.TEMPLATED if name in exchange.request}
+            part["messages"] = list(text)
         body = await asking.ask(self._model.engines, "/tokenize", part, self._model.name, exchange.id,
                                 self._live.timeouts.connect + self._live.timeouts.idle)
         return int(body["count"])
+
+    def window(self, exchange: Exchange) -> int | None:  # noqa: ARG002 - a host's signature
+        """Return the shortest window of the model's engines, in tokens; None where none has told it."""
+        return min((engine.max_model_len for engine in self._model.engines if engine.max_model_len), default=None)

@@ -127,12 +127,15 @@ class Host(Protocol):
     def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> Awaitable[int]:
         """Count a text, or rendered messages, with the model's tokenizer; raises Failure."""
 
+    def window(self, exchange: Exchange) -> int | None:
+        """Return the length of the model's window in tokens, None where no engine has told it."""
+
 
 class Exchange:
     """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
 
-    __slots__ = ("_request", "_texts", "extra", "headers", "host", "id", "key", "model", "record", "reply", "route",
-                 "state", "stream")
+    __slots__ = ("_request", "_texts", "extra", "filled", "headers", "host", "id", "key", "model", "record", "reply",
+                 "route", "state", "stream")
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
@@ -145,6 +148,7 @@ class Exchange:
         self.reply: Reply | None = None  # set in on_request: answers at once, no engine is asked
         self.extra: dict[str, Any] = {}  # told to the caller under "sluice"
         self.state: dict[str, Any] = {}  # a plugin's own, by its name
+        self.filled: tuple[str, ...] = ()  # fields of the request that the gateway set because the caller had not
 
     @property
     def request(self) -> dict[str, Any]:
@@ -177,8 +181,13 @@ class Exchange:
         return self.host.ask(self, request)
 
     def count_tokens(self, text: str | Sequence[Mapping[str, Any]]) -> Awaitable[int]:
-        """Count a text (or messages, rendered) with the model's tokenizer."""
+        """Count a text (or messages, rendered with the request's tools) with the model's tokenizer."""
         return self.host.count_tokens(self, text)
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens prompt and answer may have together; None where no engine has told it."""
+        return self.host.window(self)
 
 
 class Plugin:

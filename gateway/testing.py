@@ -71,13 +71,16 @@ async def play(
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
     again: Sequence[str | Failure] = (),
+    window: int | None = None,
+    filled: Sequence[str] = (),
 ) -> Played:
     """Send ``request`` (a body, or what the user says) and ``answer`` through a plugin, or a chain of them.
 
     ``answer`` is a text in one piece or several, a whole body, or the failure in its place. It is streamed unless the
     request says ``"stream": False``, a plugin needs the whole answer, or it is a body. ``again`` is what
-    ``exchange.ask`` returns, call by call; ``exchange.count_tokens`` counts words. An exception that is no Failure is a
-    bug of the plugin and comes out as it is.
+    ``exchange.ask`` returns, call by call; ``exchange.count_tokens`` counts words; ``window`` is the model's, ``filled``
+    the fields of the request that the gateway set, not the caller. An exception that is no Failure is a bug of the
+    plugin and comes out as it is.
     """
     plugins = [plugin] if isinstance(plugin, Plugin) else list(plugin)
     for each in plugins:
@@ -85,7 +88,8 @@ async def play(
     chain = Chain([Link(each.name, each) for each in plugins])
     body = _request(request, route)
     record = Record(request_id="played", method="POST", route=route, key=key, model=str(body.get("model", "")))
-    exchange = Exchange(record, body, headers or {}, _Host(again))
+    exchange = Exchange(record, body, headers or {}, _Host(again, window))
+    exchange.filled = tuple(filled)
     played = Played(record=record, extra=exchange.extra)
     await chain.start()
     try:
@@ -188,8 +192,8 @@ async def _done(waiting: Awaitable[None] | None) -> None:
 class _Host:
     """What a played exchange can ask of the gateway."""
 
-    def __init__(self, answers: Sequence[str | Failure]) -> None:
-        self._answers = list(answers)
+    def __init__(self, answers: Sequence[str | Failure], window: int | None) -> None:
+        self._answers, self._window = list(answers), window
 
     async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
         if not self._answers:
@@ -204,3 +208,7 @@ class _Host:
         return (
             len(text.split()) if isinstance(text, str) else sum(len(str(each.get("content")).split()) for each in text)
         )
+
+    def window(self, exchange: Exchange) -> int | None:
+        del exchange
+        return self._window

@@ -20,6 +20,11 @@ CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 EMBEDDINGS = "/v1/embeddings"
 GENERATES = frozenset({CHAT, COMPLETIONS})
+#: What a chat template reads beside the messages: a count of their tokens needs it too.
+TEMPLATED = (
+    *("add_generation_prompt", "chat_template_kwargs", "continue_final_message", "media_io_kwargs"),
+    *("mm_processor_kwargs", "tools"),
+)
 #: The routes whose text we know and check; nothing else is passed on.
 ROUTES = (CHAT, COMPLETIONS, EMBEDDINGS, "/tokenize", "/detokenize")
 
@@ -43,6 +48,7 @@ class Asked:
     choices: int = 1
     output_tokens: int = 0  # over all choices, at most
     clamped: bool = False
+    filled: tuple[str, ...] = ()  # fields that were set here
     plain: bool = False  # a chat of texts without anything unusual
 
 
@@ -146,6 +152,7 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
         _count(body, "best_of", ceilings.max_choices)
         choices *= _list_of_texts(body, "prompt", ceilings.max_prompts)
     ceiling = ceilings.max_output_tokens
+    filled: tuple[str, ...] = ()
     clamped, named = False, 16 if route == COMPLETIONS else 0  # 16 is what OpenAI and vLLM take for completions
     for field in ("max_completion_tokens", "max_tokens"):
         value = body.get(field)
@@ -159,7 +166,8 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
         named = max(named, int(value))
     if not named and ceiling is not None:
         body["max_tokens"] = named = ceiling
-    return Asked(asked.model, asked.stream, asked.want_usage, choices, named * choices, clamped, asked.plain)
+        filled = ("max_tokens",)
+    return Asked(asked.model, asked.stream, asked.want_usage, choices, named * choices, clamped, filled, asked.plain)
 
 
 def _list_of_texts(body: dict[str, Any], field: str, ceiling: int) -> int:

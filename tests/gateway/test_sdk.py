@@ -33,6 +33,9 @@ class Host:
         self.asked.append((exchange, text))
         return 7
 
+    def window(self, exchange: Exchange) -> int:
+        return 2048
+
 
 def exchange(request: dict[str, Any] | None = None, host: Host | None = None) -> Exchange:
     record = Record(request_id="r-1", route="/v1/chat/completions", key="team", model="m")
@@ -113,6 +116,7 @@ async def test_an_exchange_asks_its_host() -> None:
     assert await there.ask({"messages": []}) == {"choices": []}
     assert await there.count_tokens("text") == 7
     assert host.asked == [(there, {"messages": []}), (there, "text")]
+    assert there.window == 2048
 
 
 def test_an_answer_finds_its_texts() -> None:

@@ -18,6 +18,9 @@ class _NoHost:
     async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
         raise AssertionError(f"no plugin under test asks: {exchange.id}")
 
+    def window(self, exchange: Exchange) -> int | None:
+        raise AssertionError(f"no plugin under test asks: {exchange.id}")
+
 
 def chat(*contents: Any, key: str | None = None, **record: Any) -> Exchange:
     """Make a chat request of one user message for each content."""

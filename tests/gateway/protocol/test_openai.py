@@ -122,9 +122,11 @@ def test_tokens_up_to_the_ceiling_stay(value: int) -> None:
 
 def test_the_ceiling_is_the_default_of_a_chat_and_without_one_the_engine_decides() -> None:
     body: dict[str, Any] = {"model": "m"}
-    assert clamped(CHAT, body).output_tokens == body["max_tokens"] == 100
+    asked = clamped(CHAT, body)
+    assert asked.output_tokens == body["max_tokens"] == 100
+    assert asked.filled == ("max_tokens",), "so that nobody takes it for the caller's wish"
     body = {"model": "m"}
-    clamped(CHAT, body, Ceilings(None, 4, 3))
+    assert not clamped(CHAT, body, Ceilings(None, 4, 3)).filled
     assert "max_tokens" not in body
 
 
