@@ -32,6 +32,9 @@ class Word:
     def finish(self) -> tuple[str, Sequence[tuple[int, int, str]]]:
         return "", ()
 
+    def whole(self, text: str) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        return self.feed(text)
+
 
 class Channels:
     """Makes a filter for every channel and notes which were asked for."""
