@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
+from typing import Any
 
 import structlog
 
 from gateway.errors import Failure, FilterUnavailable
 from gateway.record import Record, Run
-from gateway.sdk import Blocked, Edit, TextFilter
+from gateway.sdk import Blocked, Edit, Reading, TextFilter
 
 log = structlog.get_logger()
 
 NO_EDITS: Sequence[Edit] = ()
 UNCHECKED = "A content check could not be completed; please try again."
+
+Check = tuple[Any, str, Callable[[Reading], bool], bool]
+"""A link, its name, and how its plugin tells that a text is clean."""
 
 Span = tuple[int, int, bool]
 """Where a code point came from: start and end in the original text, and whether it was edited."""
@@ -23,12 +27,11 @@ Span = tuple[int, int, bool]
 class Stage:
     """One plugin's filter in a channel, and how many code points of its input it has accounted for."""
 
-    __slots__ = ("consumed", "feed", "finish", "is_clean", "name", "run", "spans")
+    __slots__ = ("consumed", "feed", "finish", "name", "run", "spans")
 
     def __init__(self, name: str, text_filter: TextFilter, run: Run) -> None:
         self.name, self.run = name, run
         self.feed, self.finish = text_filter.feed, text_filter.finish
-        self.is_clean = getattr(text_filter, "is_clean", None)
         self.consumed = 0
         self.spans: list[Span] = []  # of the input not yet accounted for; kept from the channel's first edit on
 
@@ -57,15 +60,26 @@ class ChannelFilter:
     each code point between the stages carries the span of the original text that it stands for.
     """
 
-    __slots__ = ("blocked", "blocker", "fed", "record", "stages", "told", "traced")
+    __slots__ = ("_checks", "_made", "_make", "blocked", "blocker", "fed", "record", "told", "traced")
 
-    def __init__(self, stages: Sequence[Stage], record: Record) -> None:
-        self.stages = tuple(stages)
+    def __init__(self, make: Callable[[], Iterable[Stage]], record: Record, checks: Sequence[Check] = ()) -> None:
+        self._make, self._checks = make, checks
+        self._made: tuple[Stage, ...] | None = None
         self.record = record
         self.blocked: Blocked | None = None
         self.blocker = ""
         self.fed = self.told = 0  # code points that came in; and those shown or edited away
         self.traced = False
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The filters, made when the first text comes: a whole one that is clean needs none.
+
+        Raises FilterUnavailable.
+        """
+        if self._made is None:
+            self._made = tuple(self._make())
+        return self._made
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Take the next piece; return what may be shown and the edits in it.
@@ -76,13 +90,13 @@ class ChannelFilter:
             return self._through(text)
         self.fed += len(text)
         began = perf_counter()
-        for index, stage in enumerate(self.stages):
+        for stage in self._made or self.stages:
             try:
                 shown, edits = stage.feed(text)
             except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
-                return self._stopped(index, fault)
+                return self._stopped(self.stages.index(stage), fault)
             if edits:
-                return self._begin_to_trace(index, shown, edits)
+                return self._begin_to_trace(self.stages.index(stage), shown, edits)
             stage.consumed += len(shown)
             text = shown
             now = perf_counter()
@@ -94,27 +108,29 @@ class ChannelFilter:
         return text, NO_EDITS
 
     def whole(self, text: str) -> tuple[str, Sequence[Edit]]:
-        """Take a text that is all there is: ``feed`` and ``finish`` in one, and less where every filter can tell at once
-        that the whole is clean.
-        """
-        began = perf_counter()
-        try:
-            for stage in self.stages:
-                if stage.is_clean is None or not stage.is_clean(text):
-                    break
-                now = perf_counter()
-                stage.run.seconds += now - began
-                began = now
-            else:
-                self.fed = self.told = len(text)
-                return text, NO_EDITS
-        except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
-            return self._stopped(self.stages.index(stage), fault)
+        """Take a text that is all there is: ``feed``, ``finish``, and neither where all can tell that it is clean."""
+        if self._checks and self._is_clean(text):
+            self.fed = self.told = len(text)
+            return text, NO_EDITS
         shown, edits = self.feed(text)
         if self.blocked is not None:
             return shown, edits
         tail, more = self.finish()
         return shown + tail, [*edits, *more]
+
+    def _is_clean(self, text: str) -> bool:
+        reading = Reading(text)
+        began = perf_counter()
+        for _, name, is_clean, _ in self._checks:
+            try:
+                if not is_clean(reading):
+                    return False
+            except Exception:  # noqa: BLE001 - a plugin that cannot tell is asked for its filter, whose failure counts
+                return False
+            now = perf_counter()
+            self.record.ran(name, now - began)
+            began = now
+        return True
 
     def finish(self) -> tuple[str, Sequence[Edit]]:
         """The channel's text has ended: return what was held back."""
@@ -205,7 +221,8 @@ class ShadowFilter:
     __slots__ = ("filter", "name", "record", "source")
 
     def __init__(self, name: str, text_filter: TextFilter, source: Record, record: Record) -> None:
-        self.name, self.filter, self.source, self.record = name, text_filter, source, record
+        self.name, self.source, self.record = name, source, record
+        self.filter: TextFilter | None = text_filter
         source.hits = []
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
@@ -224,10 +241,10 @@ class ShadowFilter:
         try:
             self.filter.finish() if text is None else self.filter.feed(text)
         except Blocked:
-            self.filter = None  # type: ignore[assignment] # it has had its say
+            self.filter = None  # it has had its say
         except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
             failed(self.name, fault, self.record)
-            self.filter = None  # type: ignore[assignment] # a broken one is not asked again
+            self.filter = None  # a broken one is not asked again
         self.record.hits += [hit._replace(shadow=True) for hit in self.source.hits]
         self.source.hits.clear()
 
@@ -272,5 +289,6 @@ def failed(name: str, fault: Exception, record: Record) -> Failure:
     """Record that a plugin failed, and return the failure with which a fail-closed one ends the exchange."""
     record.runs.setdefault(name, Run()).outcome = "failed"
     record.plugin = name
-    log.warning("plugin_failed", plugin=name, outcome="failed", fault=type(fault).__name__, request_id=record.request_id)
+    kind = type(fault).__name__
+    log.warning("plugin_failed", plugin=name, outcome="failed", fault=kind, request_id=record.request_id)
     return fault if isinstance(fault, Failure) else FilterUnavailable(UNCHECKED)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -35,19 +36,22 @@ class Link:
 
     def applies(self, exchange: Exchange) -> bool:
         """Does this entry look at this exchange at all?"""
-        return (self.models is None or exchange.model in self.models) and (self.keys is None or exchange.key in self.keys)
+        return (self.models is None or exchange.model in self.models) and (
+            self.keys is None or exchange.key in self.keys
+        )
 
     def has(self, hook: str) -> bool:
-        """Does the plugin implement this hook? One that does not costs nothing."""
-        return getattr(type(self.plugin), hook, None) is not getattr(Plugin, hook)
+        """Does the plugin implement this hook, and has it something to do there? One that has not costs nothing."""
+        return hook not in self.plugin.idle and getattr(type(self.plugin), hook, None) is not getattr(Plugin, hook)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One hook of one link, bound."""
+class Step(NamedTuple):
+    """One hook of one link, bound. ``always``: for every exchange, and for real."""
 
     link: Link
+    name: str
     call: Callable[..., Any]
+    always: bool
 
 
 class Chain:
@@ -65,11 +69,19 @@ class Chain:
         self._answer = self._steps(outward, "on_answer")
         self._failure = self._steps(outward, "on_failure")
         self._complete = self._steps(outward, "on_complete")
+        self._selects = not all(step.always for step in self._filters)
+        #: Where every plugin with a filter can tell that a whole text is clean.
+        checks = self._steps(outward, "is_clean")
+        self._checks = checks if [step.link for step in checks] == [step.link for step in self._filters] else ()
         self._whole = tuple(link for link in self.links if link.plugin.needs_whole_answer and not link.shadow)
 
     @staticmethod
     def _steps(links: Iterable[Link], hook: str) -> tuple[Step, ...]:
-        return tuple(Step(link, getattr(link.plugin, hook)) for link in links if link.has(hook))
+        return tuple(
+            Step(link, link.name, getattr(link.plugin, hook), link.models is link.keys is None and not link.shadow)
+            for link in links
+            if link.has(hook)
+        )
 
     async def start(self) -> None:
         """Start every plugin, in order; whatever was started is stopped again if one fails.
@@ -146,22 +158,30 @@ class Chain:
             return
 
     def _run(self, steps: tuple[Step, ...], exchange: Exchange, *more: Any) -> Awaitable[None] | None:
-        for position, step in enumerate(steps):
-            link = step.link
-            if link.models is not None or link.keys is not None or link.shadow:
+        runs = exchange.record.runs
+        began = perf_counter()  # each hook's end is the beginning of the next
+        for step in steps:
+            link, name, call, always = step
+            if not always:
                 if not link.applies(exchange):
                     continue
                 if link.shadow:
-                    return self._shadowed(steps[position:], exchange, *more)
-            began = perf_counter()
+                    return self._shadowed(steps[steps.index(step) :], exchange, *more)
             try:
-                waiting = step.call(exchange, *more)
+                waiting = call(exchange, *more)
             except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
                 self._fault(link, exchange, fault, perf_counter() - began)
+                began = perf_counter()
                 continue
             if waiting is not None:
-                return self._awaited(waiting, began, steps[position:], exchange, *more)
-            self._ran(link, exchange, perf_counter() - began)
+                return self._awaited(waiting, began, steps[steps.index(step) :], exchange, *more)
+            now = perf_counter()
+            run = runs.get(name)
+            if run is None:
+                runs[name] = Run("ran", now - began)
+            else:
+                run.seconds += now - began
+            began = now
             if exchange.reply is not None and steps is self._request:
                 return None
         return None
@@ -232,30 +252,31 @@ class Chain:
             raise FilterUnavailable(UNCHECKED) from fault
 
     def filter_for(self, exchange: Exchange, channel: Channel) -> ChannelFilter | None:
-        """Return the text filters of one channel as one, innermost first; None where no plugin has any.
+        """Return the text filters of one channel as one, innermost first; None where no plugin has any."""
+        steps, checks = self._filters, self._checks
+        if self._selects:
+            steps, checks = (tuple(step for step in each if step.link.applies(exchange)) for each in (steps, checks))
+        if not steps:
+            return None
+        return ChannelFilter(partial(self._stages, steps, exchange, channel), exchange.record, checks)
 
-        Raises FilterUnavailable.
-        """
-        stages: list[Stage] = []
-        for step in self._filters:
-            link = step.link
-            if (link.models is not None or link.keys is not None) and not link.applies(exchange):
-                continue
+    def _stages(self, steps: tuple[Step, ...], exchange: Exchange, channel: Channel) -> Iterator[Stage]:
+        """Make the filters of a channel that has text. Raises FilterUnavailable."""
+        runs = exchange.record.runs
+        for link, name, call, _ in steps:
             seen_by = shadow_of(exchange) if link.shadow else exchange
             try:
-                made = step.call(seen_by, channel)
+                made = call(seen_by, channel)
             except Exception as fault:  # noqa: BLE001 - a plugin may raise anything
                 self._fault(link, exchange, fault, 0.0)
                 continue
             if made is None:
                 continue
             if link.shadow:
-                made = ShadowFilter(link.name, made, seen_by.record, exchange.record)
+                made = ShadowFilter(name, made, seen_by.record, exchange.record)
             elif link.on_error == "skip":
-                made = SkippableFilter(link.name, made, exchange.record)
-            runs = exchange.record.runs
-            stages.append(Stage(link.name, made, runs.get(link.name) or runs.setdefault(link.name, Run())))
-        return ChannelFilter(stages, exchange.record) if stages else None
+                made = SkippableFilter(name, made, exchange.record)
+            yield Stage(name, made, runs.get(name) or runs.setdefault(name, Run()))
 
 
 def shadow_of(exchange: Exchange) -> Exchange:

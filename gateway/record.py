@@ -56,3 +56,11 @@ class Record:
     hits: list[Hit] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
+
+    def ran(self, plugin: str, seconds: float) -> None:
+        """Note that a hook of a plugin took so long."""
+        run = self.runs.get(plugin)
+        if run is None:
+            self.runs[plugin] = Run("ran", seconds)
+        else:
+            run.seconds += seconds

@@ -7,18 +7,21 @@ that needs no waiting is the cheap one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
 from gateway.errors import ContentFiltered, Failure, Refused
+from gateway.protocol.filtering import Blocked, Channel, Edit, TextFilter
 from gateway.protocol.places import Text, answer_texts, request_texts
+from gateway.protocol.reading import WIDE_MARKS, Reading
 from gateway.record import Hit, Record, Run
 
 __all__ = [
+    "WIDE_MARKS",
     "Answer",
     "Blocked",
     "Channel",
@@ -30,6 +33,7 @@ __all__ = [
     "Hit",
     "Options",
     "Plugin",
+    "Reading",
     "Record",
     "Refused",
     "Reply",
@@ -51,49 +55,6 @@ def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
 
 ConfigPath = Annotated[Path, AfterValidator(_beside_the_configuration)]
 """A path in a plugin's options; a relative one is taken from the configuration file's folder."""
-
-
-class Channel(NamedTuple):
-    """One text stream inside an answer. ``kind``: content, reasoning, refusal or arguments (of tool call ``tool``).
-
-    Of tool arguments each decoded string or number value is a text of its own: one filter for each.
-    """
-
-    choice: int
-    kind: str
-    tool: int = 0
-
-
-class Edit(NamedTuple):
-    """``text`` takes the place of code points ``start`` to ``end`` of the text that went into the filter."""
-
-    start: int
-    end: int
-    text: str
-
-
-class TextFilter(Protocol):
-    """Watches one channel. It may hold text back, but only as long as it must, and a bounded amount."""
-
-    def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
-        """Take the next piece; return what may be shown now and the edits made in it (positions count from the start
-        of the channel, rising, each told once, when its replacement is shown). May raise Blocked.
-        """
-
-    def finish(self) -> tuple[str, Sequence[Edit]]:
-        """The text has ended: return what was held back.
-
-        A filter may also have ``is_clean(text) -> bool``: that a text, being all there is, needs nothing done. It is asked
-        of whole answers before anything is fed.
-        """
-
-
-class Blocked(Exception):  # noqa: N818 - it says what happened to the answer, in the words of the design
-    """Raised by a text filter: the answer ends here. ``shown`` is the clean text before the hit not yet shown."""
-
-    def __init__(self, rule: str, *, tag: str | None = None, shown: str = "", edits: Sequence[Edit] = ()) -> None:
-        super().__init__(rule)
-        self.rule, self.tag, self.shown, self.edits = rule, tag, shown, edits
 
 
 class Answer:
@@ -134,14 +95,15 @@ class Host(Protocol):
 class Exchange:
     """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
 
-    __slots__ = ("_request", "_texts", "extra", "filled", "headers", "host", "id", "key", "model", "record", "reply",
-                 "route", "state", "stream")
+    __slots__ = ("_reading", "_request", "_said", "_texts", "extra", "filled", "headers", "host", "id", "key", "model",
+                 "record", "reply", "route", "state", "stream")
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
         self.record = record
         self._request = request
         self._texts: list[Text] | None = None
+        self._said: list[str] | None = None
         self.headers = headers  # the caller's, lower-case names, without credentials
         self.host = host
         self.stream = request.get("stream") is True
@@ -166,6 +128,13 @@ class Exchange:
         if self._texts is None:
             self._texts = request_texts(self.route, self._request)
         return self._texts
+
+    def reading(self) -> Reading:
+        """Return the texts as one, a line apart, and what is known of it: where that is clean, each of them is."""
+        said = [text.text for text in self.texts()]
+        if said != self._said:
+            self._said, self._reading = said, Reading("\n".join(said))
+        return self._reading
 
     def tag(self, tag: str) -> None:
         """Add a soft tag: the caller sees it in x-sluice-tags or in the body's "sluice"."""
@@ -199,6 +168,7 @@ class Plugin:
     needs_whole_answer: ClassVar[bool] = False
     name: str = ""  # set by the registry: the plugin's name in the configuration
     files: Sequence[Path] = ()  # a change of one of these reloads the configuration
+    idle: Collection[str] = ()  # hooks that have nothing to do with these options; they are not called
 
     def __init__(self, options: Any) -> None:
         self.options = options
@@ -215,6 +185,10 @@ class Plugin:
     def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:  # noqa: ARG002 - a hook's signature
         """Return a filter for this channel, or None, which costs nothing."""
         return None
+
+    def is_clean(self, text: Reading) -> bool:  # noqa: ARG002 - a hook's signature
+        """Say that a filter of this plugin would do nothing in a text that is whole; then none is made for it."""
+        return False
 
     def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
         """Look at the whole answer; of a stream at its end, unless ``needs_whole_answer``."""

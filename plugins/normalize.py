@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Literal
 
 from pydantic import Field
 
-from gateway.sdk import Exchange, Options, Plugin
+from gateway.sdk import WIDE_MARKS, Exchange, Options, Plugin
 
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 #: Terminal escape sequences, whole: CSI (colours, cursor), OSC and its like (titles, links) with their end, the rest.
@@ -18,13 +17,9 @@ _unwanted = re.compile(
     rf"|\x1b[ -/]{{0,8}}[0-~]?|[{_CONTROLS}]"
 )
 _control = re.compile(f"[{_CONTROLS}]").search
-#: Most texts are made of this alone; quicker to confirm than the rest is to miss.
-_usual = re.compile("[\t\n\r -~\u4e00-\u9fff\u3001-\u3029\u2010-\u2027]*").fullmatch
 _deleted = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
 
 _KEPT = "，！？（）：；"
-#: What is found in nearly every Chinese text: one replacement each is quicker than a table for all.
-_USUAL = "，：？！（）；　％～"
 _table = {0x3000: " "} | {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)}
 
 
@@ -44,40 +39,61 @@ class Normalize(Plugin):
 
     def __init__(self, options: NormalizeOptions) -> None:
         super().__init__(options)
-        self._steps: list[Callable[[str], str]] = []
-        if options.width == "half":  # first: a full-width bracket may begin an escape sequence
-            self._steps.append(_narrower(_KEPT if options.keep_punctuation else ""))
-        if options.control_characters:
-            self._steps.append(without_controls)
+        self._narrow = _Narrower(_KEPT if options.keep_punctuation else "") if options.width == "half" else None
 
     def on_request(self, exchange: Exchange) -> None:
         """Rewrite every text that needs it."""
+        reading = exchange.reading()
+        if reading.ordinary:
+            if self._narrow is not None and not reading.text.isascii():
+                self._narrow_marks(exchange, reading.text, self._narrow)
+            return
         for text in exchange.texts():
             plain = text.text
-            for step in self._steps:
-                plain = step(plain)
+            if self._narrow is not None:  # first: a full-width bracket may begin an escape sequence
+                plain = self._narrow.all(plain)
+            if self.options.control_characters:
+                plain = without_controls(plain)
             text.replace(plain)
+
+    @staticmethod
+    def _narrow_marks(exchange: Exchange, joined: str, narrow: _Narrower) -> None:
+        """Rewrite texts in which nothing but marks can be unwanted: all at once, for each keeps its length."""
+        narrowed = narrow.marks(joined)
+        if narrowed is joined:
+            return
+        start = 0
+        for text in exchange.texts():
+            end = start + len(text.text)
+            text.replace(narrowed[start:end])
+            start = end + 1
+
+
+class _Narrower:
+    """Writes full-width characters in half width, all but some."""
+
+    def __init__(self, kept: str) -> None:
+        self._table = {wide: half for wide, half in _table.items() if chr(wide) not in kept}
+        self._marks = [(mark, self._table[ord(mark)]) for mark in WIDE_MARKS if mark not in kept]
+        self._any = re.compile(f"[{''.join(map(chr, self._table))}]").search
+
+    def marks(self, text: str) -> str:
+        """Rewrite the usual marks: one replacement each is quicker than a table for all."""
+        for mark, half in self._marks:
+            if mark in text:
+                text = text.replace(mark, half)
+        return text
+
+    def all(self, text: str) -> str:
+        """Rewrite everything."""
+        if text.isascii():
+            return text
+        text = self.marks(text)
+        return text.translate(self._table) if self._any(text) else text
 
 
 def without_controls(text: str) -> str:
     """Remove terminal escape sequences, and control characters other than tab, newline and return."""
     if text.isascii() and "\x1b" not in text:
         return text.translate(_deleted)
-    return text if _usual(text) or not _control(text) else _unwanted.sub("", text)
-
-
-def _narrower(kept: str) -> Callable[[str], str]:
-    """Make the function that writes full-width characters in half width, all but some."""
-    table = {wide: half for wide, half in _table.items() if chr(wide) not in kept}
-    usual = [(wide, table[ord(wide)]) for wide in _USUAL if wide not in kept]
-    rare = re.compile(f"[{''.join(map(chr, table))}]").search
-
-    def narrow(text: str) -> str:
-        if text.isascii():
-            return text
-        for wide, half in usual:
-            if wide in text:
-                text = text.replace(wide, half)
-        return text if _usual(text) or not rare(text) else text.translate(table)
-
-    return narrow
+    return _unwanted.sub("", text) if _control(text) else text

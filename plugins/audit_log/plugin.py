@@ -43,6 +43,7 @@ class AuditLog(Plugin):
     def __init__(self, options: AuditLogOptions) -> None:
         super().__init__(options)
         self._texts = options.text != "none"
+        self.idle = () if self._texts else ("on_request", "text_filter")
         self._writer = Writer(
             options.path, rotate_bytes=options.rotate_mb * 1024 * 1024, keep=options.keep, waiting=options.queue
         )
@@ -57,13 +58,10 @@ class AuditLog(Plugin):
 
     def on_request(self, exchange: Exchange) -> None:
         """Keep the texts of the request, as they are at this place of the chain."""
-        if self._texts:
-            exchange.state[self._request] = _said(exchange)
+        exchange.state[self._request] = _said(exchange)
 
-    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter:
         """Keep the text of the answer, as it is at this place of the chain."""
-        if not self._texts:
-            return None
         tap = _Tap()
         exchange.state.setdefault(self._answer, []).append(Said(_place(channel), tap.pieces))
         return tap

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from gateway.sdk import Blocked, Channel, Edit, Exchange, Options, Plugin, Refused, Text, TextFilter
+from gateway.sdk import Blocked, Channel, Edit, Exchange, Options, Plugin, Reading, Refused, Text, TextFilter
 from plugins.clean_text.cleaner import Cleaner, Cut, Patterns
 from plugins.clean_text.patterns import is_plain
 
@@ -44,10 +44,12 @@ class CleanText(Plugin):
         self._request = Patterns(options.max_marks, _defused if tokens else None)
         self._answer = Patterns(options.max_marks, _removed if tokens else None)
         self._block = options.special_tokens == "block"
+        hooks = {"request": ("on_request",), "answer": ("text_filter", "is_clean")}
+        self.idle = [hook for direction, its in hooks.items() if direction not in options.directions for hook in its]
 
     def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
         """Clean every text of the request; most need no more than a look."""
-        if "request" not in self.options.directions:
+        if self.is_clean(exchange.reading()):
             return None
         texts = [text for text in exchange.texts() if text.text and not is_plain(text.text)]
         if sum(len(text.text) for text in texts) > _LONG:
@@ -71,7 +73,13 @@ class CleanText(Plugin):
 
     def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:  # noqa: ARG002 - a hook's signature
         """Clean every channel of the answer."""
-        return CleanFilter(self._answer, block=self._block) if "answer" in self.options.directions else None
+        return CleanFilter(self._answer, block=self._block)
+
+    def is_clean(self, text: Reading) -> bool:
+        """Say that nothing is to be done: at a look for a text of ordinary characters."""
+        if text.ordinary:
+            return "<" not in text.text and "[" not in text.text
+        return is_plain(text.text)
 
 
 class CleanFilter:
@@ -82,10 +90,6 @@ class CleanFilter:
     def __init__(self, patterns: Patterns, *, block: bool) -> None:
         self._cleaner, self._block = Cleaner(patterns), block
         self._held, self._fed = "", 0
-
-    def is_clean(self, text: str) -> bool:
-        """Say that nothing is to be done in a text that is whole."""
-        return is_plain(text)
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Return what may be shown now, cleaned."""

@@ -11,6 +11,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from gateway.sdk import WIDE_MARKS
+
 _SHORT = 24  # up to here the table is cheaper than the checks that avoid it
 _TABLE_LIMIT = 30_000  # code points remembered; a text of all of Unicode shall not fill the memory
 
@@ -23,7 +25,7 @@ INVISIBLE = (
 _invisible = re.compile(f"[{INVISIBLE}]").match
 
 #: Characters of ordinary Chinese that alone would send a text to the slow path; each folds to one other.
-_MARKS = [(wide, unicodedata.normalize("NFKD", wide)) for wide in "，：？！（）；％～．＂　\xa0"] + [("…", ".")]
+MARKS = [(wide, unicodedata.normalize("NFKD", wide)) for wide in f"{WIDE_MARKS}\xa0"] + [("…", ".")]
 
 #: What folds to itself but for ASCII capitals. Most texts are made of this alone.
 _plain = re.compile(
@@ -66,7 +68,7 @@ def fold(text: str) -> tuple[str, bool]:
         folded = text.translate(_ASCII)
         return folded, len(folded) == len(text)
     if len(text) > _SHORT:
-        for wide, half in _MARKS:
+        for wide, half in MARKS:
             if wide in text:
                 text = text.replace(wide, half)
         if _plain(text):

@@ -6,9 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ahocorasick_rs import AhoCorasick, MatchKind
+from daachorse import DoubleArrayAhoCorasick
 
-from plugins.sensitive_words.fold import TABLE, WORD, fold, origins
+from gateway.sdk import Reading
+from plugins.sensitive_words.fold import MARKS, TABLE, WORD, fold, origins
 from plugins.sensitive_words.wordlist import Entry, Rule
 
 #: What stands before a text: nothing of a word, a letter, a digit, a digit and a point.
@@ -69,8 +70,10 @@ class Matcher:
         self._at_words = _Beginnings(word for word, its in rules.items() if any(rule.left for rule in its))
         self._heads = {word[:2] for word in rules}
         self._sorted = sorted(rules)
-        automaton = AhoCorasick(list(rules), matchkind=MatchKind.Standard, store_patterns=False)
-        self._find = automaton.find_matches_as_indexes
+        #: Over UTF-8: half the time of one over characters, and no table of where each character stands is made.
+        self._automaton = DoubleArrayAhoCorasick([word.encode() for word in rules]) if rules else None
+        used = set().union(*rules)
+        self._marks = [(wide, half) for wide, half in MARKS if half in used]
         self.blocks = any(rule.action == "block" for its in self._rules for rule in its)
 
     def __len__(self) -> int:
@@ -81,9 +84,29 @@ class Matcher:
         """The length of the longest folded entry."""
         return self._lengths
 
-    def is_clean(self, text: str) -> bool:
+    def is_clean(self, reading: Reading) -> bool:
         """Return True if no entry is in the text, whatever stands around it. The quickest question."""
-        return not self._find(fold(text)[0], overlapping=True)
+        text = reading.text
+        if reading.ordinary:  # then its fold is the small letters, but for marks, which few entries have
+            for wide, half in self._marks:
+                if wide in text:
+                    text = text.replace(wide, half)
+            data = text.encode().lower()
+        else:
+            data = fold(text)[0].encode()
+        return self._automaton is None or not self._automaton.find(data)
+
+    def _find(self, folded: str) -> list[tuple[int, int, int]]:
+        """Return start, end and number of every entry in a folded text, by their ends."""
+        if self._automaton is None:
+            return []
+        data = folded.encode()
+        matches = self._automaton.find_overlapping(data)
+        if not matches or len(data) == len(folded):
+            return matches
+        at = [index for index, character in enumerate(folded) for _ in range(len(character.encode()))]
+        at.append(len(folded))
+        return [(at[start], at[end], number) for start, end, number in matches]
 
     def unfinished(self, held: str, before: int) -> tuple[list[str], int] | None:
         """Return the folded beginnings of entries with which a held text ends, and what stands before what follows it.
@@ -91,7 +114,7 @@ class Matcher:
         None where an entry is in the text already: then only a scan knows.
         """
         folded, _ = fold(held)
-        if self._find(folded, overlapping=True):
+        if self._find(folded):
             return None
         tails = [folded[index:] for index in range(len(folded)) if self.begins(folded[index:])]
         return tails, _context(before, folded, len(folded))
@@ -108,7 +131,7 @@ class Matcher:
     ) -> Scan:
         """Look for every entry. With ``final`` the text ends here, else more will follow what is held."""
         folded, same = fold(text)
-        matches = self._find(folded, overlapping=True)
+        matches = self._find(folded)
         size = len(folded)
         hold = size if final else self._alive(folded, before)
         if not matches and hold == size:
@@ -116,8 +139,8 @@ class Matcher:
         places = range(size) if same else origins(text)
         found: list[Found] = []
         quiet = True
-        for pattern, start, end in matches:
-            for rule in self._rules[pattern]:
+        for start, end, number in matches:
+            for rule in self._rules[number]:
                 if rule.keys is not None:
                     quiet = False
                     if key not in rule.keys:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from gateway.sdk import Channel, ConfigPath, Exchange, Hit, Options, Plugin, Refused, Text, TextFilter
+from gateway.sdk import Channel, ConfigPath, Exchange, Hit, Options, Plugin, Reading, Refused, Text, TextFilter
 from plugins.sensitive_words.fold import fold
 from plugins.sensitive_words.matcher import Found, Matcher, union
 from plugins.sensitive_words.stream import States, WordFilter
@@ -80,10 +80,11 @@ class SensitiveWords(Plugin):
         self.files = [one.path for one in options.lists]
         self.matcher = Matcher(self._entries())
         self._states = States(self.matcher)
-        self._on_request = bool(self.matcher) and "request" in options.directions
-        self._on_answer = bool(self.matcher) and "answer" in options.directions
+        watched = options.directions if self.matcher else ()
+        hooks = {"request": ("on_request",), "answer": ("text_filter", "is_clean")}
+        self.idle = [hook for direction, its in hooks.items() if direction not in watched for hook in its]
         #: The gateway then refuses token ids and embeddings, which would pass unread.
-        self.blocks_requests = self._on_request and self.matcher.blocks
+        self.blocks_requests = "request" in watched and self.matcher.blocks
 
     def _entries(self) -> Iterable[Entry]:
         names = [one.path.name for one in self.options.lists]
@@ -104,14 +105,11 @@ class SensitiveWords(Plugin):
 
     def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
         """Check every text of the request at once, or in a thread where it is long."""
-        if not self._on_request:
-            return None
-        texts = exchange.texts()
-        joined = texts[0].text if len(texts) == 1 else "\n".join([text.text for text in texts])
-        if len(joined) > _LONG:
-            return self._in_thread(exchange, texts)
-        if not self.matcher.is_clean(joined):
-            for text in texts:
+        reading = exchange.reading()
+        if len(reading.text) > _LONG:
+            return self._in_thread(exchange, exchange.texts())
+        if not self.matcher.is_clean(reading):
+            for text in exchange.texts():
                 self._judge(exchange, text, self.matcher.scan(text.text, key=exchange.key).found)
         return None
 
@@ -133,10 +131,12 @@ class SensitiveWords(Plugin):
         if masks := union((match.start, match.end) for match in found if match.rule.action == "mask"):
             text.edit([(start, end, self.options.mask_char * (end - start)) for start, end in masks])
 
-    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:
+    def is_clean(self, text: Reading) -> bool:
+        """Say that no entry is in a text, whoever asks."""
+        return self.matcher.is_clean(text)
+
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter:
         """Watch every channel of the answer."""
-        if not self._on_answer:
-            return None
 
         def report(found: Found) -> None:
             self._record(exchange, found, "answer", _place(channel))

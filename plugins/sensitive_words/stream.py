@@ -112,10 +112,6 @@ class WordFilter:
         self._fed = 0
         self._carried = _CLEAN
 
-    def is_clean(self, text: str) -> bool:
-        """Say that no entry is in a text that is whole."""
-        return self._states.matcher.is_clean(text)
-
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Return what may be shown now and the masks in it."""
         move = self._state.moves.get(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.channel import ChannelFilter, ShadowFilter, SkippableFilter, Stage
 from gateway.errors import FilterUnavailable
 from gateway.record import Hit, Record, Run
-from gateway.sdk import Blocked, Edit
+from gateway.sdk import Blocked, Edit, Reading
 
 
 class Replace:
@@ -49,11 +49,12 @@ class Replace:
 
 def channel(*filters: Replace, record: Record | None = None) -> ChannelFilter:
     stages = [Stage(f"f{index}", each, Run()) for index, each in enumerate(filters)]
-    return ChannelFilter(stages, record or Record())
+    return ChannelFilter(lambda: stages, record or Record())
 
 
 def run(filtered: ChannelFilter, pieces: Sequence[str]) -> tuple[str, list[Edit]]:
-    shown, edits = "", []
+    shown = ""
+    edits: list[Edit] = []
     for piece in pieces:
         text, made = filtered.feed(piece)
         shown += text
@@ -89,7 +90,9 @@ def test_edits_told_in_the_original_give_what_was_shown_under_any_split(
 
 
 @given(st.text("abc", max_size=12), st.text("abc!", max_size=8), st.data())
-def test_what_a_block_leaves_is_the_text_before_it_as_the_others_show_it(before: str, after: str, data: st.DataObject) -> None:
+def test_what_a_block_leaves_is_the_text_before_it_as_the_others_show_it(
+    before: str, after: str, data: st.DataObject
+) -> None:
     text = before + "!" + after
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
@@ -106,6 +109,30 @@ def test_clean_text_goes_through_as_the_same_object() -> None:
     shown, edits = channel(Replace("ab", "x"), Replace("q", "")).feed(text)
     assert shown == text
     assert not edits
+
+
+def test_filters_are_made_only_for_text_that_cannot_be_told_clean() -> None:
+    made: list[str] = []
+
+    def make() -> Iterator[Stage]:
+        made.append("made")
+        yield Stage("f0", Replace("ab", "x"), Run())
+
+    def is_clean(text: Reading) -> bool:
+        if "?" in text.text:
+            raise RuntimeError(text.text)
+        return "ab" not in text.text
+
+    def whole(text: str) -> tuple[str, Sequence[Edit], int]:
+        filtered = ChannelFilter(make, Record(), [(None, "f0", is_clean, True)])
+        shown, edits = filtered.whole(text)
+        return shown, edits, filtered.told
+
+    assert whole("acb") == ("acb", (), 3)
+    assert not made
+    assert whole("cab") == ("cx", [Edit(1, 3, "x")], 3)
+    assert whole("ab?") == ("x?", [Edit(0, 2, "x")], 3), "who cannot tell is asked for the filter"
+    assert made == ["made", "made"]
 
 
 class Broken(Replace):
@@ -128,7 +155,7 @@ def test_a_filter_that_fails_closed_ends_the_exchange_and_says_nothing_of_the_te
 def test_a_filter_that_fails_open_loses_nothing_that_it_held() -> None:
     record = Record()
     skippable = SkippableFilter("f0", Broken("aax", ""), record)
-    filtered = ChannelFilter([Stage("f0", skippable, record.runs.setdefault("f0", Run()))], record)
+    filtered = ChannelFilter(lambda: [Stage("f0", skippable, record.runs.setdefault("f0", Run()))], record)
     shown, _ = run(filtered, ["caa", "bc", "d"])
     assert shown == "caabcd"
     assert record.runs["f0"].outcome == "failed"
@@ -142,6 +169,6 @@ def test_a_shadow_filter_records_and_changes_nothing() -> None:
             source.hits.append(Hit("f0", "rule", "block", "answer"))
             raise Blocked("rule")
 
-    filtered = ChannelFilter([Stage("f0", ShadowFilter("f0", Hits("a", ""), source, record), Run())], record)
+    filtered = ChannelFilter(lambda: [Stage("f0", ShadowFilter("f0", Hits("a", ""), source, record), Run())], record)
     assert run(filtered, ["ab", "c"])[0] == "abc"
     assert [hit.shadow for hit in record.hits] == [True]

@@ -11,7 +11,7 @@ import pytest
 from gateway.errors import EngineError, Failure, FilterUnavailable, Refused
 from gateway.pipeline import Chain, Link
 from gateway.record import Hit, Record
-from gateway.sdk import Answer, Channel, Edit, Exchange, Plugin, Reply, TextFilter
+from gateway.sdk import Answer, Channel, Edit, Exchange, Plugin, Reading, Reply, TextFilter
 
 
 def exchange(model: str = "m", key: str | None = None) -> Exchange:
@@ -80,6 +80,46 @@ async def test_an_entry_looks_only_at_its_models_and_keys() -> None:
     chain.on_request(exchange("m2", "k1"))
     assert log == ["m1 request", "k1 request"]
     assert chain.filter_for(exchange("m2"), Channel(0, "content")) is None
+
+
+async def test_a_hook_that_a_plugin_calls_idle_is_not_called() -> None:
+    log: list[str] = []
+    plugin = Noting("a", log)
+    plugin.idle = ["on_request", "text_filter"]
+    chain = Chain([Link("a", plugin)])
+    x = exchange()
+    chain.on_request(x)
+    assert chain.filter_for(x, Channel(0, "content")) is None
+    chain.on_complete(x)
+    assert log == ["a complete"]
+
+
+class Telling(Noting):
+    """Knows clean text when it sees it."""
+
+    def is_clean(self, text: Reading) -> bool:
+        self.log.append(f"{self.name} asked")
+        return "x" not in text.text
+
+
+def test_whole_clean_text_needs_no_filter_where_every_plugin_can_tell() -> None:
+    log: list[str] = []
+    telling = Link("a", Telling("a", log)), Link("b", Telling("b", log), models=frozenset({"m"}))
+    chain = Chain(telling)
+    x = exchange()
+    for text, asked in (("ok", ["b asked", "a asked"]), ("x", ["b asked", "b text", "a text"])):
+        log.clear()
+        channel = chain.filter_for(x, Channel(0, "content"))
+        assert channel is not None
+        assert channel.whole(text) == (text, [] if text == "x" else ())
+        assert log == asked
+    assert x.record.runs["a"].seconds > 0
+
+    mixed = Chain([*telling, Link("c", Noting("c", log))]).filter_for(x, Channel(0, "content"))
+    assert mixed is not None
+    log.clear()
+    mixed.whole("ok")
+    assert log == ["c text", "b text", "a text"]
 
 
 class Failing(Plugin):

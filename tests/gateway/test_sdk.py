@@ -16,7 +16,7 @@ from gateway.sdk import Answer, ConfigPath, Exchange, Plugin
 #: A change here is a change of what every plugin relies on: it goes into the changelog.
 SURFACE = [
     *("Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit", "Options"),
-    *("Plugin", "Record", "Refused", "Reply", "Run", "Text", "TextFilter"),
+    *("Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Text", "TextFilter"), "WIDE_MARKS",
 ]
 HOOKS = ["start", "stop", "on_request", "text_filter", "on_answer", "on_failure", "on_complete"]
 
@@ -45,7 +45,7 @@ def exchange(request: dict[str, Any] | None = None, host: Host | None = None) ->
 def test_the_surface_is_what_it_was() -> None:
     assert sorted(sdk.__all__) == SURFACE
     assert [name for name, _ in inspect.getmembers(Plugin, inspect.isfunction) if not name.startswith("_")] == sorted(
-        HOOKS
+        [*HOOKS, "is_clean"]
     )
 
 
@@ -99,6 +99,17 @@ def test_texts_are_looked_for_anew_when_the_request_may_have_changed() -> None:
     assert [text.text for text in there.texts()] == ["one", "two"]
     there.request = {"messages": [{"role": "user", "content": "three"}]}
     assert [text.text for text in there.texts()] == ["three"]
+
+
+def test_a_reading_is_of_the_texts_as_they_are_now() -> None:
+    there = exchange({"messages": [{"role": "user", "content": "one"}, {"role": "user", "content": "two\0"}]})
+    first = there.reading()
+    assert (first.text, first.ordinary) == ("one\ntwo\0", False)
+    assert there.reading() is first
+    there.texts()[1].edit([(3, 4, "")])
+    assert (there.reading().text, there.reading().ordinary) == ("one\ntwo", True)
+    there.request["messages"].pop()
+    assert there.reading().text == "one"
 
 
 def test_a_tag_is_told_once_and_a_hit_is_recorded() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.sdk import Blocked, Channel, Edit, Refused
+from gateway.sdk import Blocked, Channel, Edit, Reading, Refused
 from plugins.clean_text import CleanText
+from plugins.clean_text.cleaner import Cleaner, Patterns
 from tests.plugins.exchanges import chat, contents
 
 
@@ -77,10 +80,20 @@ def test_plain_text_comes_back_as_the_same_object() -> None:
 
 
 def test_directions_can_be_switched_off() -> None:
-    exchange = chat("a\0")
-    assert made(directions=["answer"]).on_request(exchange) is None
-    assert contents(exchange) == ["a\0"]
-    assert made(directions=["request"]).text_filter(exchange, Channel(0, "content")) is None
+    assert list(made(directions=["answer"]).idle) == ["on_request"]
+    assert list(made(directions=["request"]).idle) == ["text_filter", "is_clean"]
+    assert not made().idle
+
+
+@given(st.text(st.sampled_from("a 中，。<[|im>]\x1b\x9b\u200b\u202e\u0301\ufe0f\U0001f600\U0001f3f4\U000e0067\n")))
+def test_what_is_called_clean_at_a_look_is_what_needs_nothing_done(text: str) -> None:
+    plugin = made()
+    if plugin.is_clean(Reading(text)):
+        exchange = chat(text)
+        assert plugin.on_request(exchange) is None
+        assert answered(plugin, text) == ([text, ""], [])
+        assert contents(exchange) == [text]
+        assert Cleaner(Patterns(4, str.lower)).cuts(text) == ([], len(text))
 
 
 async def test_a_long_request_is_cleaned_in_a_thread() -> None:

@@ -6,7 +6,11 @@ import random
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.sdk import Reading
+from plugins.sensitive_words.fold import fold
 from plugins.sensitive_words.matcher import Matcher, union
 from plugins.sensitive_words.wordlist import Entry, Source
 from tests.plugins.sensitive_words.reference import find
@@ -84,10 +88,21 @@ def test_a_long_text_gives_slice_by_slice_what_it_gives_at_once(monkeypatch: pyt
         assert list(Matcher(entries).scan_long(text)) == find(text, entries)
 
 
+@given(
+    st.text(st.sampled_from("aA.,，．… ＡéÉ赌博\u200b\x00")),
+    st.lists(st.sampled_from(["a", "a.a", "赌博", "é", "a,a", "a a", "博a"])),
+)
+def test_what_is_called_clean_at_a_look_holds_no_entry(text: str, words: list[str]) -> None:
+    entries = [Source("list", "block").entry(word, number) for number, word in enumerate(words, 1)]
+    its = Matcher(entry for entry in entries if entry is not None)
+    holds = any(entry.word in fold(text)[0] for entry in entries if entry is not None)
+    assert its.is_clean(Reading(text)) == (not holds)
+
+
 def test_no_entries_find_nothing() -> None:
     its = Matcher([])
     assert len(its) == its.longest == 0
-    assert its.is_clean("赌博")
+    assert its.is_clean(Reading("赌博"))
     assert its.scan("赌博", final=False).hold == 2
 
 

@@ -110,8 +110,8 @@ def test_choices_and_kinds_are_texts_of_their_own(make: Make) -> None:
 
 def test_directions_can_be_switched_off(make: Make) -> None:
     asking, answering = (make(words=["赌博"], directions=[one]) for one in ("request", "answer"))
-    assert answering.on_request(chat("赌博")) is None
-    assert asking.text_filter(chat("hi"), Channel(0, "content")) is None
+    assert list(answering.idle) == ["on_request"]
+    assert list(asking.idle) == ["text_filter", "is_clean"]
     assert (asking.blocks_requests, answering.blocks_requests) == (True, False)
 
 
@@ -120,9 +120,7 @@ def test_without_a_blocking_entry_token_ids_may_come_in(make: Make) -> None:
 
 
 def test_no_entries_cost_nothing(make: Make) -> None:
-    plugin = make()
-    assert plugin.on_request(chat("赌博")) is None
-    assert plugin.text_filter(chat("hi"), Channel(0, "content")) is None
+    assert list(make().idle) == ["on_request", "text_filter", "is_clean"]
 
 
 def test_lists_are_read_beside_the_configuration_and_watched(make: Make, tmp_path: Path) -> None:

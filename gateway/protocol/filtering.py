@@ -1,0 +1,45 @@
+"""The words in which a text and its filter speak: channels, edits, an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Channel(NamedTuple):
+    """One text stream inside an answer. ``kind``: content, reasoning, refusal or arguments (of tool call ``tool``).
+
+    Of tool arguments each decoded string or number value is a text of its own: one filter for each.
+    """
+
+    choice: int
+    kind: str
+    tool: int = 0
+
+
+class Edit(NamedTuple):
+    """``text`` takes the place of code points ``start`` to ``end`` of the text that went into the filter."""
+
+    start: int
+    end: int
+    text: str
+
+
+class TextFilter(Protocol):
+    """Watches one channel. It may hold text back, but only as long as it must, and a bounded amount."""
+
+    def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+        """Take the next piece; return what may be shown now and the edits made in it (positions count from the start
+        of the channel, rising, each told once, when its replacement is shown). May raise Blocked.
+        """
+
+    def finish(self) -> tuple[str, Sequence[Edit]]:
+        """The text has ended: return what was held back."""
+
+
+class Blocked(Exception):
+    """Raised by a text filter: the answer ends here. ``shown`` is the clean text before the hit not yet shown."""
+
+    def __init__(self, rule: str, *, tag: str | None = None, shown: str = "", edits: Sequence[Edit] = ()) -> None:
+        super().__init__(rule)
+        self.rule, self.tag, self.shown, self.edits = rule, tag, shown, edits
