@@ -38,6 +38,7 @@ __all__ = [
     "Refused",
     "Reply",
     "Run",
+    "Shape",
     "Text",
     "TextFilter",
 ]
@@ -79,6 +80,29 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+class Shape(Protocol):
+    """How all that a caller hears is told, in place of OpenAI's form: a plugin has it as ``shape``.
+
+    It speaks last, after the chain, and also for failures that never came to the chain (a wrong key, a body that is no
+    JSON). It is asked for where its plugin's entry names the caller's key, and under ``/b/<name>/``.
+    """
+
+    name: str
+    done: bool  # a stream ends with [DONE]
+
+    def answer(self, body: dict[str, Any], record: Record) -> dict[str, Any]:
+        """Tell a whole answer."""
+
+    def event(self, chunk: dict[str, Any], record: Record) -> Sequence[dict[str, Any]]:
+        """Tell a chunk of a stream, as any number of events."""
+
+    def last(self, body: dict[str, Any], record: Record) -> dict[str, Any] | None:
+        """Tell the end of a stream; ``body`` is the answer put together."""
+
+    def failure(self, error: dict[str, Any], status: int, record: Record) -> tuple[int, dict[str, Any]]:
+        """Tell a failure, given what OpenAI's form has under "error": the HTTP status, and the body."""
+
+
 class Host(Protocol):
     """What an exchange can ask of the gateway."""
 
@@ -95,8 +119,8 @@ class Host(Protocol):
 class Exchange:
     """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
 
-    __slots__ = ("_reading", "_request", "_said", "_texts", "extra", "filled", "headers", "host", "id", "key", "model",
-                 "record", "reply", "route", "state", "stream")
+    __slots__ = ("_reading", "_request", "_said", "_texts", "extra", "filled", "first_token_s", "headers", "host", "id",
+                 "key", "model", "record", "reply", "route", "shape", "state", "stream")
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
@@ -108,6 +132,8 @@ class Exchange:
         self.host = host
         self.stream = request.get("stream") is True
         self.reply: Reply | None = None  # set in on_request: answers at once, no engine is asked
+        self.shape: Shape | None = None  # in which the answer will be told; None: OpenAI's
+        self.first_token_s: float | None = None  # set in on_request: a stream's first token is to come sooner than usual
         self.extra: dict[str, Any] = {}  # told to the caller under "sluice"
         self.state: dict[str, Any] = {}  # a plugin's own, by its name
         self.filled: tuple[str, ...] = ()  # fields of the request that the gateway set because the caller had not
@@ -165,7 +191,8 @@ class Plugin:
     """
 
     Options: ClassVar[type[Options]] = Options
-    needs_whole_answer: ClassVar[bool] = False
+    needs_whole_answer: bool = False  # of all its exchanges; may depend on the options
+    shape: Shape | None = None
     name: str = ""  # set by the registry: the plugin's name in the configuration
     files: Sequence[Path] = ()  # a change of one of these reloads the configuration
     idle: Collection[str] = ()  # hooks that have nothing to do with these options; they are not called

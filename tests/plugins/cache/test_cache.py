@@ -1,0 +1,157 @@
+"""An answer is given again to whom it belongs, and only if it was one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.errors import NoEngineAvailable
+from gateway.sdk import Exchange, Plugin
+from gateway.testing import COMPLETIONS, Played, play
+from plugins.cache import Cache
+
+
+def cache(**options: Any) -> Cache:
+    return Kept(Cache.Options.model_validate(options))
+
+
+class Kept(Cache):
+    """The kit starts and stops its plugins for each exchange; this one goes on."""
+
+    name = "cache"
+
+    def stop(self) -> None:
+        pass
+
+
+def request(text: str = "hi", **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}], "temperature": 0, **more}
+
+
+def said(played: Played) -> Any:
+    return played.reply and played.reply.body["choices"][0]["message"]["content"]
+
+
+async def test_a_streamed_answer_is_given_again_whole_and_the_other_way_round() -> None:
+    for first, then in ((True, False), (False, True)):
+        plugin = cache()
+        played = await play(plugin, request(stream=first), ["The ans", "wer."])
+        assert played.reply is None
+        again = await play(plugin, request(stream=then, user="u"), "Another.")
+        assert said(again) == "The answer."
+        assert again.request is None, "no engine was asked"
+        assert again.reply is not None
+        assert again.reply.headers == (("age", "0"),)
+        assert [hit.rule for hit in again.hits] == ["cache:hit"]
+
+
+async def test_age_is_in_whole_seconds_and_ends_at_ttl(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("plugins.cache.plugin.monotonic", lambda: now)
+    plugin = cache(ttl_s=60)
+    await play(plugin, request(), "a")
+    now = 159.9
+    again = await play(plugin, request(), "b")
+    assert again.reply is not None
+    assert again.reply.headers == (("age", "59"),)
+    now = 160.0
+    assert (await play(plugin, request(), "b")).reply is None
+
+
+async def test_keys_do_not_see_each_others_answers_unless_shared() -> None:
+    for shared in (False, True):
+        plugin = cache(shared=shared)
+        await play(plugin, request(), "mine", key="a")
+        assert (said(await play(plugin, request(), "yours", key="b")) == "mine") is shared
+        assert said(await play(plugin, request(), "new", key="a")) == "mine"
+
+
+async def test_the_model_is_called_what_the_caller_called_it() -> None:
+    plugin = cache()
+    first = request() | {"model": "alias"}
+    await play(plugin, first, "a")
+    again = await play(plugin, first, "b")
+    assert again.reply is not None
+    assert again.reply.body["model"] == "alias"
+
+
+async def test_completions_are_kept_too() -> None:
+    plugin = cache()
+    body = {"model": "m", "prompt": "p", "seed": 1}
+    await play(plugin, body, "a", route=COMPLETIONS)
+    again = await play(plugin, body, "b", route=COMPLETIONS)
+    assert again.reply is not None
+    assert again.reply.body["choices"][0]["text"] == "a"
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "repetition", None])
+async def test_an_answer_that_did_not_end_by_itself_is_not_kept(finish: str | None) -> None:
+    plugin = cache()
+    choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": finish}
+    await play(plugin, request(), {"object": "chat.completion", "choices": [choice]})
+    assert (await play(plugin, request(), "b")).reply is None
+
+
+async def test_an_answer_at_its_limit_is_kept_for_the_limit_is_part_of_the_request() -> None:
+    plugin = cache()
+    choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "length"}
+    await play(plugin, request(max_tokens=1), {"object": "chat.completion", "choices": [choice]})
+    assert said(await play(plugin, request(max_tokens=1), "b")) == "a"
+    assert (await play(plugin, request(max_tokens=2), "b")).reply is None
+
+
+class Says(Plugin):
+    """Says something about every answer."""
+
+    def on_request(self, exchange: Exchange) -> None:
+        exchange.extra |= self.options
+        exchange.tag("soft")
+
+
+@pytest.mark.parametrize("extra", [{"fallback": {"reason": "engine_error"}}, {"json": {"valid": False}}])
+async def test_substitutes_and_broken_answers_are_not_kept(extra: dict[str, Any]) -> None:
+    plugin = cache()
+    await play([plugin, Says(extra)], request(), "a")
+    assert (await play(plugin, request(), "b")).reply is None
+
+
+async def test_what_was_said_about_an_answer_is_said_again() -> None:
+    plugin = cache()
+    await play([plugin, Says({"confidence": 0.5})], request(), "a")
+    again = await play(plugin, request(), "b")
+    assert (again.tags, again.extra) == (["soft"], {"confidence": 0.5})
+
+
+async def test_failures_are_not_kept() -> None:
+    plugin = cache()
+    await play(plugin, request(), NoEngineAvailable("Away."))
+    assert (await play(plugin, request(), "b")).reply is None
+
+
+async def test_what_is_not_deterministic_is_neither_kept_nor_answered() -> None:
+    plugin = cache()
+    for _ in range(2):
+        assert (await play(plugin, request() | {"temperature": 0.7}, "a")).reply is None
+
+
+async def test_tokens_of_a_stream_are_summed_up() -> None:
+    plugin = cache()
+    choice = {"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}
+    used = {"prompt_tokens": 3, "completion_tokens": 2}
+    await play(plugin, request(), {"object": "chat.completion", "choices": [choice], "usage": used})
+    again = await play(plugin, request(), "b")
+    assert again.reply is not None
+    assert again.reply.body["usage"] == {**used, "total_tokens": 5}
+
+
+async def test_a_stopped_cache_has_forgotten_everything() -> None:
+    plugin = Cache(Cache.Options())
+    await play(plugin, request(), "a")
+    assert (await play(plugin, request(), "b")).reply is None
+
+
+@pytest.mark.parametrize("options", [{"store": "disk"}, {"max_mb": 0}, {"ttl_s": -1}, {"ttl": 1}])
+def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        Cache.Options.model_validate(options)
