@@ -109,7 +109,9 @@ class Chain:
 
     def needs_whole_answer(self, exchange: Exchange) -> bool:
         """Must the caller wait until a plugin has seen the whole answer?"""
-        return bool(self._whole) and any(link.applies(exchange) for link in self._whole)
+        return exchange.needs_whole_answer or (
+            bool(self._whole) and any(link.applies(exchange) for link in self._whole)
+        )
 
     def watches_answers(self, exchange: Exchange) -> bool:
         """Does any plugin want the answer put together again at its end?"""

@@ -148,7 +148,7 @@ def _link(entry: ChainEntry, plugin: Plugin, name: str) -> Link:
         name,
         plugin,
         on_error=entry.on_error,
-        timeout_s=entry.timeout_s,
+        timeout_s=entry.timeout_s if "timeout_s" in entry.model_fields_set else plugin.timeout_s,
         shadow=entry.mode == "shadow",
         models=None if entry.models is None else frozenset(entry.models),
         keys=None if entry.keys is None else frozenset(entry.keys),

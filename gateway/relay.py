@@ -249,7 +249,8 @@ class Relay:
                 return
             self._editor = StreamEditor(self._filter_for, model=self._asked.model, choices=self._asked.choices,
                                         want_usage=self._asked.want_usage,
-                                        merge=self._chain.watches_answers(self._exchange))
+                                        merge=self._chain.watches_answers(self._exchange),
+                                        show_logprobs=self._exchange.show_logprobs)
 
     def on_data(self, data: bytes) -> None:
         """The next bytes of the engine's answer. THE HOT PATH of a stream."""
@@ -402,7 +403,7 @@ class Relay:
         self._show_whole(answer)
 
     def _show_whole(self, answer: WholeAnswer) -> None:
-        raw = answer.close(self._asked.model, self._extra())
+        raw = answer.close(self._asked.model, self._extra(), self._exchange.show_logprobs)
         self._over = True
         if not self._asked.stream:
             self._caller.answer(200, [*JSON_HEADERS, *self._tag_header()], raw)
@@ -670,10 +671,18 @@ class Relay:
     # ---- what a plugin can ask for ----
 
     async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request to its model and return the whole answer. Raises Failure."""
+        """Send a request to its model and return the whole answer, its texts filtered as the first's. Raises Failure."""
         model = self._live.models.get(str(request.get("model")), self._model)
         left = self._live.timeouts.total - (self._loop.time() - self._asked_at)
-        return await asking.ask(model.engines, self._route, {**request, "stream": False}, model.name, exchange.id, left)
+        body = await asking.ask(model.engines, self._route, {**request, "stream": False}, model.name, exchange.id, left)
+        answer = WholeAnswer(bodies.encode(body))
+        if answer.chunk.choices is None:
+            raise EngineError(NONSENSE)
+        answer.filter(self._filter_for)
+        if answer.usage is not None:  # tokens of every answer count, also of one that nobody saw
+            self._record.prompt_tokens += answer.usage.prompt_tokens
+            self._record.completion_tokens += answer.usage.completion_tokens or 0
+        return answer.body
 
     async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
         """Count with the engine's tokenizer, and the template's part of the request. Raises Failure."""

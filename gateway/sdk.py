@@ -120,7 +120,8 @@ class Exchange:
     """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
 
     __slots__ = ("_reading", "_request", "_said", "_texts", "extra", "filled", "first_token_s", "headers", "host", "id",
-                 "key", "model", "record", "reply", "route", "shape", "state", "stream")
+                 "key", "model", "needs_whole_answer", "record", "reply", "route", "shape", "show_logprobs", "state",
+                 "stream")
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
@@ -134,6 +135,8 @@ class Exchange:
         self.reply: Reply | None = None  # set in on_request: answers at once, no engine is asked
         self.shape: Shape | None = None  # in which the answer will be told; None: OpenAI's
         self.first_token_s: float | None = None  # set in on_request: a stream's first token is to come sooner than usual
+        self.needs_whole_answer = False  # set in on_request: the caller waits until on_answer has seen the whole
+        self.show_logprobs: int | None = None  # set by who asks for logprobs: alternatives the caller wanted, -1: none at all
         self.extra: dict[str, Any] = {}  # told to the caller under "sluice"
         self.state: dict[str, Any] = {}  # a plugin's own, by its name
         self.filled: tuple[str, ...] = ()  # fields of the request that the gateway set because the caller had not
@@ -192,6 +195,7 @@ class Plugin:
 
     Options: ClassVar[type[Options]] = Options
     needs_whole_answer: bool = False  # of all its exchanges; may depend on the options
+    timeout_s: ClassVar[float] = 5.0  # of its hooks that wait, where the configuration does not say
     shape: Shape | None = None
     name: str = ""  # set by the registry: the plugin's name in the configuration
     files: Sequence[Path] = ()  # a change of one of these reloads the configuration

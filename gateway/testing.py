@@ -123,7 +123,8 @@ async def _exchange(chain: Chain, exchange: Exchange, answer: Any, played: Playe
 
 
 async def _streamed(chain: Chain, exchange: Exchange, pieces: Sequence[str], played: Played) -> None:
-    editor = StreamEditor(_filters(chain, exchange), model="played", choices=1, want_usage=False, merge=True)
+    editor = StreamEditor(_filters(chain, exchange), model="played", choices=1, want_usage=False, merge=True,
+                          show_logprobs=exchange.show_logprobs)  # fmt: skip
     for piece in pieces:
         played.pieces.append(_texts(editor.feed(_chunk(exchange.route, piece))))
     end = editor.feed(_chunk(exchange.route, None))
@@ -142,6 +143,7 @@ async def _whole(chain: Chain, exchange: Exchange, body: dict[str, Any], played:
     answer.filter(_filters(chain, exchange))
     played.body, played.record.finish_reasons = answer.body, answer.finish_reasons
     await _done(chain.on_answer(exchange, Answer(exchange.route, played.body)))
+    answer.close(str(played.body.get("model")), None, exchange.show_logprobs)
     played.shown = next((text.text for text in answer_texts(exchange.route, played.body)), "")
     played.pieces = [played.shown]
 

@@ -40,6 +40,7 @@ class TextFilter(Protocol):
 class Blocked(Exception):
     """Raised by a text filter: the answer ends here. ``shown`` is the clean text before the hit not yet shown."""
 
-    def __init__(self, rule: str, *, tag: str | None = None, shown: str = "", edits: Sequence[Edit] = ()) -> None:
+    def __init__(self, rule: str, *, tag: str | None = None, shown: str = "", edits: Sequence[Edit] = (),
+                 finish_reason: str = "content_filter") -> None:  # fmt: skip
         super().__init__(rule)
-        self.rule, self.tag, self.shown, self.edits = rule, tag, shown, edits
+        self.rule, self.tag, self.shown, self.edits, self.finish_reason = rule, tag, shown, edits, finish_reason

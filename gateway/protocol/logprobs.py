@@ -104,3 +104,30 @@ def _masked_completion(logprobs: dict[str, Any], text: str, edits: Edits) -> dic
     if isinstance(tops, list):
         tops = [None if hit else top for top, hit in zip(tops, touched, strict=False)]
     return {**logprobs, "tokens": shown, "top_logprobs": tops}
+
+
+def trimmed(logprobs: Any, kept: int) -> Any:
+    """Return logprobs with at most ``kept`` alternatives a token; below 0 none at all. For who asked for more than the
+    caller had.
+    """
+    if kept < 0 or not isinstance(logprobs, dict):
+        return None
+    if "tokens" not in logprobs:
+        return {key: _fewer(value, kept) for key, value in logprobs.items()}
+    tops = logprobs.get("top_logprobs")
+    if isinstance(tops, list):
+        tops = [
+            {name: value for at, (name, value) in enumerate(_ranked(top)) if at < kept or name == token} if top else top
+            for top, token in zip(tops, logprobs["tokens"], strict=False)
+        ]
+    return {**logprobs, "top_logprobs": tops}
+
+
+def _ranked(top: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(top.items(), key=lambda each: -(each[1] or 0.0))
+
+
+def _fewer(entries: Any, kept: int) -> Any:
+    if not isinstance(entries, list):
+        return entries
+    return [{**entry, "top_logprobs": (entry.get("top_logprobs") or [])[:kept]} for entry in entries]

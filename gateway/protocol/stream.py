@@ -14,7 +14,7 @@ import msgspec
 from gateway.errors import EngineError, Failure
 from gateway.protocol import failures, sse
 from gateway.protocol.arguments import ArgumentsFilter
-from gateway.protocol.logprobs import LogprobQueue
+from gateway.protocol.logprobs import LogprobQueue, trimmed
 
 NONSENSE = "The model's server sent an answer that could not be understood."
 BROKE_OFF = "The model's server ended the answer before it was complete."
@@ -138,12 +138,14 @@ class StreamEditor:
     ``complete`` says that every choice has ended; ``abort`` that the engine need not go on, for all was blocked.
     """
 
-    def __init__(self, make_filter: MakeFilter, *, model: str, choices: int, want_usage: bool, merge: bool) -> None:
+    def __init__(self, make_filter: MakeFilter, *, model: str, choices: int, want_usage: bool, merge: bool,
+                 show_logprobs: int | None = None) -> None:
         self._make_filter = make_filter
         self._splitter = sse.Splitter()
         self._states: dict[int, _ChoiceState] = {}
         self._model, self._choices, self._want_usage = model, choices, want_usage
         self._merged: dict[str, Any] | None = {} if merge else None
+        self._show_logprobs = show_logprobs
         self._open = choices
         self._last = b""  # the frame in which the last choice ended
         self._usage_frame = b""
@@ -240,12 +242,24 @@ class StreamEditor:
         if self._merged is not None:
             for part in self._frames(shown):
                 merge_chunk(self._merged, msgspec.json.decode(sse.payload(part) or b"{}"))
+        if self._show_logprobs is not None:
+            shown = self._without_logprobs(shown, self._show_logprobs)
         if was_open and not self._open:
             self.complete = True
             self.abort = any(state.ended for state in self._states.values())
             *before, self._last = self._frames(shown)
             return b"".join(before)
         return shown
+
+    def _without_logprobs(self, shown: bytes, kept: int) -> bytes:
+        frames = []
+        for frame in self._frames(shown):
+            body = msgspec.json.decode(sse.payload(frame) or b"{}")
+            for choice in body["choices"]:
+                if choice.get("logprobs") is not None:
+                    choice["logprobs"] = trimmed(choice["logprobs"], kept)
+            frames.append(sse.encode(msgspec.json.encode(body)))
+        return b"".join(frames)
 
     @staticmethod
     def _frames(shown: bytes) -> list[bytes]:
@@ -300,7 +314,7 @@ class StreamEditor:
             if state.logprobs.empty and shown == text and not edits:
                 state.logprobs = None
         if channel.blocked is not None:
-            patch.finish_reason = "content_filter"
+            patch.finish_reason = reason_of(channel.blocked)
         return patch
 
     def _other_texts(self, state: _ChoiceState, delta: Texts, patch: _Patch | None) -> _Patch | None:
@@ -320,7 +334,7 @@ class StreamEditor:
                 patch = patch or _Patch()
                 patch.texts[kind] = shown
                 if channel.blocked is not None:
-                    patch.finish_reason = "content_filter"
+                    patch.finish_reason = reason_of(channel.blocked)
         return patch
 
     def _tool_calls(self, state: _ChoiceState, calls: Sequence[ToolCall], patch: _Patch | None) -> _Patch | None:
@@ -339,7 +353,7 @@ class StreamEditor:
                 patch = patch or _Patch()
                 patch.tools[position if call.index >= 0 else -1] = shown
                 if channel.blocked is not None:
-                    patch.finish_reason = "content_filter"
+                    patch.finish_reason = reason_of(channel.blocked)
         return patch
 
     def _arguments_filter(self, choice: int, tool: int) -> ArgumentsFilter | None:
@@ -365,41 +379,40 @@ class StreamEditor:
         channel = state.content
         if channel is not None and channel is not _UNMADE and channel.blocked is None:
             tail, edits = channel.finish()
-            patch = self._tail(patch, "content", 0, tail, blocked=channel.blocked is not None)
+            patch = self._tail(patch, "content", 0, tail, blocked=channel.blocked)
             if state.logprobs is not None:
                 patch = patch or _Patch()
                 before = patch.logprobs
                 patch.logprobs = state.logprobs.release(channel.told, edits, before)
         for kind, other in state.others.items():
             if other is not None and other.blocked is None:
-                patch = self._tail(patch, kind, 0, other.finish()[0], blocked=other.blocked is not None)
+                patch = self._tail(patch, kind, 0, other.finish()[0], blocked=other.blocked)
         for tool, arguments in state.tools.items():
             if arguments is not None and arguments.blocked is None:
-                patch = self._tail(patch, "arguments", tool, arguments.finish(), blocked=arguments.blocked is not None)
+                patch = self._tail(patch, "arguments", tool, arguments.finish(), blocked=arguments.blocked)
         return patch
 
     @staticmethod
-    def _tail(patch: _Patch | None, kind: str, tool: int, tail: str, *, blocked: bool) -> _Patch | None:
-        if not tail and not blocked:
+    def _tail(patch: _Patch | None, kind: str, tool: int, tail: str, *, blocked: Any) -> _Patch | None:
+        if not tail and blocked is None:
             return patch
         patch = patch or _Patch()
         if patch.texts.get(kind):
             patch.texts[kind] += tail
         elif tail:
             patch.tails.append((kind, tool, tail))
-        if blocked:
-            patch.finish_reason = "content_filter"
+        if blocked is not None:
+            patch.finish_reason = reason_of(blocked)
         return patch
 
     def _blocked(self, state: _ChoiceState, patch: _Patch) -> _Patch:
         """A filter ended the choice: its other channels are clean so far and give back what they hold."""
         self._flushed(state, None, patch)
-        patch.finish_reason = "content_filter"
         state.ended = True
         if not state.finished:
             state.finished = True
             self._open -= 1
-        self.finish_reasons.append("content_filter")
+        self.finish_reasons.append(patch.finish_reason or "")
         return patch
 
     def _named(self, frame: bytes, model: str | None) -> bytes:
@@ -442,6 +455,11 @@ class StreamEditor:
         head = {key: body[key] for key in ("id", "object", "created") if key in body}
         used = {"prompt_tokens": prompt, "completion_tokens": self.chunks, "total_tokens": prompt + self.chunks}
         return sse.encode(msgspec.json.encode({**head, "model": self._model, "choices": [], "usage": used}))
+
+
+def reason_of(blocked: Any) -> str:
+    """Return the finish_reason that a filter's block gives: its own, or the content filter's."""
+    return getattr(blocked, "finish_reason", "content_filter")
 
 
 def with_extra(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:

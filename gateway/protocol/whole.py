@@ -10,8 +10,19 @@ import msgspec
 from gateway.errors import EngineError
 from gateway.protocol import sse
 from gateway.protocol.arguments import ArgumentsFilter
-from gateway.protocol.logprobs import masked
-from gateway.protocol.stream import ABORTED, BROKE_OFF, NONSENSE, TEXT_KINDS, Chunk, MakeFilter, Usage, decode_chunk, with_extra
+from gateway.protocol.logprobs import masked, trimmed
+from gateway.protocol.stream import (
+    ABORTED,
+    BROKE_OFF,
+    NONSENSE,
+    TEXT_KINDS,
+    Chunk,
+    MakeFilter,
+    Usage,
+    decode_chunk,
+    reason_of,
+    with_extra,
+)
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
 FLOOR = -9999.0
@@ -96,8 +107,8 @@ class WholeAnswer:
             for repeats in ("token_ids", "routed_experts"):
                 if choice.get(repeats) is not None:
                     choice[repeats] = None
-        if blocked:
-            self._end(position)
+        if channel.blocked is not None:
+            self._end(position, channel.blocked)
 
     def _arguments(self, position: int, index: int, tool: int, raw: str, make_filter: MakeFilter) -> None:
         self.chars += len(raw)
@@ -110,16 +121,20 @@ class WholeAnswer:
             call = message["function_call"] if tool < 0 else message["tool_calls"][tool]["function"]
             call["arguments"] = shown
         if channel.blocked is not None:
-            self._end(position)
+            self._end(position, channel.blocked)
 
-    def _end(self, position: int) -> None:
+    def _end(self, position: int, blocked: Any) -> None:
         choice = self.body["choices"][position]
-        choice["finish_reason"] = self.finish_reasons[position] = "content_filter"
+        choice["finish_reason"] = self.finish_reasons[position] = reason_of(blocked)
         if "stop_reason" in choice:
             choice["stop_reason"] = None
 
-    def close(self, model: str, extra: dict[str, Any] | None) -> bytes:
+    def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
         """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+        if show_logprobs is not None:
+            for choice in self.body.get("choices") or ():
+                if choice.get("logprobs") is not None:
+                    choice["logprobs"] = trimmed(choice["logprobs"], show_logprobs)
         if self.chunk.model is not None and self.chunk.model != model:
             self.body["model"] = model
         if extra:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.logprobs import LogprobQueue, masked
+from gateway.protocol.logprobs import LogprobQueue, masked, trimmed
 
 
 def entries(*tokens: str) -> dict[str, Any]:
@@ -93,3 +93,13 @@ def test_released_tokens_are_the_shown_text_in_order(data: st.DataObject) -> Non
         assert len("".join(shown)) <= told
     logprobs, _ = queue.release(fed, [], None)
     assert shown + tokens_of(logprobs) == pieces
+
+
+def test_who_asked_for_fewer_alternatives_sees_fewer() -> None:
+    assert trimmed(entries("a"), -1) is None
+    assert trimmed(entries("a"), 0)["content"][0]["top_logprobs"] == []
+    assert trimmed(entries("a"), 1) == entries("a")
+    completion = {"tokens": ["b", "c"], "token_logprobs": [-2.0, None], "top_logprobs": [{"a": -0.1, "b": -2.0}, None]}
+    assert trimmed(completion, 0) == {**completion, "top_logprobs": [{"b": -2.0}, None]}
+    assert trimmed(completion, 1) == completion
+    assert trimmed(None, 1) is None
