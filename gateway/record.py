@@ -1,9 +1,13 @@
-"""The facts of one request: what log line, metrics and audit are made of. No text, no key, no address."""
+"""The facts of one request: what log line, metrics and audit are made of. No text, no key, no address.
+
+And how they are told to a caller together with the answer: a Shape.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class Hit(NamedTuple):
@@ -64,3 +68,26 @@ class Record:
             self.runs[plugin] = Run("ran", seconds)
         else:
             run.seconds += seconds
+
+
+class Shape(Protocol):
+    """How all that a caller hears is told, in place of OpenAI's form: a plugin has it as ``shape``.
+
+    It speaks last, after the chain, and also for failures that never came to the chain (a wrong key, a body that is no
+    JSON). It is asked for where its plugin's entry names the caller's key, and under ``/b/<name>/``.
+    """
+
+    name: str
+    done: bool  # a stream ends with [DONE]
+
+    def answer(self, body: dict[str, Any], record: Record) -> dict[str, Any]:
+        """Tell a whole answer."""
+
+    def event(self, chunk: dict[str, Any], record: Record) -> Sequence[dict[str, Any]]:
+        """Tell a chunk of a stream, as any number of events."""
+
+    def last(self, body: dict[str, Any], record: Record) -> dict[str, Any] | None:
+        """Tell the end of a stream; ``body`` is the answer put together."""
+
+    def failure(self, error: dict[str, Any], status: int, record: Record) -> tuple[int, dict[str, Any]]:
+        """Tell a failure, given what OpenAI's form has under "error": the HTTP status, and the body."""

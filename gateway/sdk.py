@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from gateway.errors import ContentFiltered, Failure, Refused
 from gateway.protocol.filtering import Blocked, Channel, Edit, TextFilter
 from gateway.protocol.places import Text, answer_texts, request_texts
 from gateway.protocol.reading import WIDE_MARKS, Reading
-from gateway.record import Hit, Record, Run
+from gateway.record import Hit, Record, Run, Shape
 
 __all__ = [
     "WIDE_MARKS",
@@ -50,11 +50,7 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
-    return Path((info.context or {}).get("base", ".")) / path
-
-
-ConfigPath = Annotated[Path, AfterValidator(_beside_the_configuration)]
+ConfigPath = Annotated[Path, AfterValidator(lambda path, info: Path((info.context or {}).get("base", ".")) / path)]
 """A path in a plugin's options; a relative one is taken from the configuration file's folder."""
 
 
@@ -80,29 +76,6 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Shape(Protocol):
-    """How all that a caller hears is told, in place of OpenAI's form: a plugin has it as ``shape``.
-
-    It speaks last, after the chain, and also for failures that never came to the chain (a wrong key, a body that is no
-    JSON). It is asked for where its plugin's entry names the caller's key, and under ``/b/<name>/``.
-    """
-
-    name: str
-    done: bool  # a stream ends with [DONE]
-
-    def answer(self, body: dict[str, Any], record: Record) -> dict[str, Any]:
-        """Tell a whole answer."""
-
-    def event(self, chunk: dict[str, Any], record: Record) -> Sequence[dict[str, Any]]:
-        """Tell a chunk of a stream, as any number of events."""
-
-    def last(self, body: dict[str, Any], record: Record) -> dict[str, Any] | None:
-        """Tell the end of a stream; ``body`` is the answer put together."""
-
-    def failure(self, error: dict[str, Any], status: int, record: Record) -> tuple[int, dict[str, Any]]:
-        """Tell a failure, given what OpenAI's form has under "error": the HTTP status, and the body."""
-
-
 class Host(Protocol):
     """What an exchange can ask of the gateway."""
 
@@ -125,18 +98,16 @@ class Exchange:
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
-        self.record = record
-        self._request = request
+        self.record, self._request = record, request
         self._texts: list[Text] | None = None
         self._said: list[str] | None = None
-        self.headers = headers  # the caller's, lower-case names, without credentials
-        self.host = host
+        self.headers, self.host = headers, host  # the caller's headers: lower-case names, without credentials
         self.stream = request.get("stream") is True
         self.reply: Reply | None = None  # set in on_request: answers at once, no engine is asked
         self.shape: Shape | None = None  # in which the answer will be told; None: OpenAI's
-        self.first_token_s: float | None = None  # set in on_request: a stream's first token is to come sooner than usual
+        self.first_token_s: float | None = None  # set in on_request: a stream's first token has to come sooner
         self.needs_whole_answer = False  # set in on_request: the caller waits until on_answer has seen the whole
-        self.show_logprobs: int | None = None  # set by who asks for logprobs: alternatives the caller wanted, -1: none at all
+        self.show_logprobs: int | None = None  # set by who asks for them: alternatives the caller wanted, -1: none
         self.extra: dict[str, Any] = {}  # told to the caller under "sluice"
         self.state: dict[str, Any] = {}  # a plugin's own, by its name
         self.filled: tuple[str, ...] = ()  # fields of the request that the gateway set because the caller had not
