@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel
 
 from gateway.errors import ContentFiltered, Failure, Refused
 from gateway.protocol.filtering import Blocked, Channel, Edit, TextFilter
@@ -44,10 +44,8 @@ __all__ = [
 ]
 
 
-class Options(BaseModel):
+class Options(BaseModel, frozen=True, extra="forbid"):
     """The base of a plugin's options: unknown names are refused, values cannot change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 ConfigPath = Annotated[Path, AfterValidator(lambda path, info: Path((info.context or {}).get("base", ".")) / path)]
