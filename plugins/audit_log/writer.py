@@ -16,7 +16,9 @@ import structlog
 from plugins.audit_log.entry import Entry, gap, line
 
 _GATHER_S = 0.2  # how long entries gather: one wake-up and one write for all of them
-_AT_ONCE = 64  # entries of one write, after which other threads get their turn
+#: Bytes of one write. Few writes: each takes the interpreter from a busy event loop half a dozen times, and each time
+#: the two wake each other over and over until one lets go. Nothing else in here costs as much.
+_AT_ONCE = 1024 * 1024
 _CHARACTERS = 32 * 1024 * 1024  # of texts that may wait; beyond it entries are dropped
 
 _log = structlog.get_logger()
@@ -27,6 +29,7 @@ class Writer:
 
     def __init__(self, path: Path, *, rotate_bytes: int, keep: int | None, waiting: int) -> None:
         self.path, self._rotate_bytes, self._keep, self._limit = path, rotate_bytes, keep, waiting
+        self._at_once = min(_AT_ONCE, rotate_bytes // 4)
         self._queue: deque[Entry | bytes] = deque()
         # Each is counted by one thread alone: what came and went of texts; what was dropped, what of that was told.
         self._came = self._went = 0
@@ -81,38 +84,45 @@ class Writer:
             self._wake.clear()
             closing = self._closing.is_set()
             # Only what has gathered: whoever also wrote what comes meanwhile would never rest, and wake up for each.
-            batches = -(-len(self._queue) // _AT_ONCE) or 1
-            while (self._queue or self._dropped > self._told or self._lost) and (batches or closing):
-                batches -= 1
-                if not self._write_some():
+            gathered = len(self._queue) or 1
+            while (self._queue or self._dropped > self._told or self._lost) and (gathered > 0 or closing):
+                written = self._write_some()
+                if not written:
                     break
+                gathered -= written
             if self._queue:
                 self._wake.set()
             if closing:
                 return
 
-    def _write_some(self) -> bool:
-        """Write the next entries; return False if the file did not take them: then they are lost, and counted."""
+    def _write_some(self) -> int:
+        """Write the next entries; return how many, 0 if the file did not take them: they are lost, and counted."""
         dropped, lost = self._dropped, self._lost
         missing = dropped - self._told + lost
-        taken = [self._queue.popleft() for _ in range(min(_AT_ONCE, len(self._queue)))]
-        self._went += sum(entry.size for entry in taken if not isinstance(entry, bytes))
         lines = [gap(missing)] if missing else []
-        for entry in taken:
-            try:
-                lines.append(entry if isinstance(entry, bytes) else line(entry))
-            except (TypeError, ValueError):  # half a character in a name; nothing that came as JSON has it
-                self._lost += 1
+        size, taken = 0, 0
+        while self._queue and size < self._at_once:
+            entry = self._queue.popleft()
+            taken += 1
+            if not isinstance(entry, bytes):
+                self._went += entry.size
+                try:
+                    entry = line(entry)
+                except (TypeError, ValueError):  # half a character in a name; nothing that came as JSON has it
+                    self._lost += 1
+                    continue
+            lines.append(entry)
+            size += len(entry)
         try:
             self._append(b"".join(lines))
         except OSError as error:
             _log.warning("audit_log_unwritable", path=str(self.path), reason=error.strerror)
-            self._lost += len(taken)
-            return False
+            self._lost += taken
+            return 0
         if missing:
             _log.warning("audit_log_gap", path=str(self.path), missing=missing)
             self._told, self._lost = dropped, self._lost - lost
-        return True
+        return taken or 1
 
     def _append(self, data: bytes) -> None:
         with self._alone():

@@ -61,6 +61,17 @@ def test_what_was_handed_over_is_in_the_file_after_closing(tmp_path: Path) -> No
     writer.close()  # a second time does no harm
 
 
+def test_every_entry_is_told_once_while_the_thread_and_the_loop_both_make_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_GATHER_S", 0.0)
+    writer = started(tmp_path / "audit.jsonl", rotate_bytes=1 << 24)
+    for number in range(3000):
+        writer.put(entry(str(number), "text" if number % 7 == 0 else ""))
+    writer.close()
+    assert [line["request_id"] for line in told(tmp_path / "audit.jsonl")] == [str(n) for n in range(3000)]
+
+
 def test_an_entry_is_written_soon_without_closing(tmp_path: Path) -> None:
     writer = started(tmp_path / "audit.jsonl")
     writer.put(entry("a"))
