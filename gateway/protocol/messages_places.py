@@ -1,0 +1,156 @@
+"""Where text sits in requests and answers of ``/v1/messages`` and ``/v1/messages/count_tokens`` (Anthropic's form)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gateway.protocol.parts import Place
+from gateway.protocol.places import (
+    _MEDIA,
+    _PARAMETERS,
+    _PLAIN_ID,
+    _ROLES,
+    Reader,
+    _anything,
+    _content,
+    _join,
+    _under,
+)
+from gateway.protocol.text import Key, Text
+
+#: Of a block: what a caller's program knows it by, and what nobody can read.
+_LABELS = frozenset({"id", "type", "tool_use_id", "cache_control", "signature", "caller"})
+_OPAQUE = _LABELS | {"name", "data", "source", "is_error", "file_id", "encrypted_content", "encrypted_index"}
+
+
+def _messages(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    messages = container[at]
+    if not isinstance(messages, list):
+        _anything(found, container, at, path, role)
+        return
+    for index, message in enumerate(messages):
+        place = f"{path}[{index}]"
+        if not isinstance(message, dict):
+            _anything(found, messages, index, place, role)
+            continue
+        said = message.get("role")
+        for field, value in message.items():
+            if field == "content":
+                _blocks(found, message, field, f"{place}.content", said if isinstance(said, str) else None)
+            elif not (field == "role" and isinstance(value, str) and value in _ROLES):
+                _anything(found, message, field, _under(place, field), role)
+
+
+def _blocks(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """Content blocks: adjacent text blocks are one text, anything else between them parts them."""
+    blocks = container[at]
+    if not isinstance(blocks, list):
+        _anything(found, container, at, path, role)
+        return
+    run: list[tuple[Any, str | int]] = []
+    begun, kind = path, ""
+    for index, block in enumerate(blocks):
+        field = next((name for name in ("text", "thinking") if _holds(block, name)), "")
+        if not field or field != kind:
+            _join(found, run, begun, role)
+            run = []
+        if field:
+            begun = begun if run else f"{path}[{index}].{field}"
+            run.append((block, field))
+        kind = field
+        if isinstance(block, dict):
+            _block(found, block, field, f"{path}[{index}]", role)
+        else:
+            _anything(found, blocks, index, f"{path}[{index}]", role)
+    _join(found, run, begun, role)
+
+
+def _holds(block: Any, name: str) -> bool:
+    return isinstance(block, dict) and isinstance(block.get(name), str)
+
+
+def _block(found: list[Text], block: dict[str, Any], told: str, path: str, role: str | None) -> None:
+    """What a block holds beside its text: the input of a tool, what came of it, a tool that is added."""
+    for field, value in block.items():
+        if field == told or _is_label(field, value):
+            continue
+        if field == "source" and isinstance(value, dict):
+            _source(found, value, f"{path}.source", role)
+        elif field == "content":
+            _content(found, block, field, f"{path}.content", "tool" if block.get("type") == "tool_result" else role)
+        elif field not in _MEDIA:
+            _anything(found, block, field, _under(path, field), role)
+
+
+def _is_label(field: str, value: Any) -> bool:
+    if field in {"signature", "cache_control"}:
+        return True
+    return field in _LABELS and isinstance(value, str) and _PLAIN_ID.fullmatch(value) is not None
+
+
+def _source(found: list[Text], source: dict[str, Any], path: str, role: str | None) -> None:
+    """Where a picture or a document comes from: of a document it may be the text itself."""
+    for field in source:
+        if field == "content" or (field == "data" and source.get("type") == "text"):
+            _anything(found, source, field, f"{path}.{field}", role)
+
+
+def _output_config(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    config = container[at]
+    if not isinstance(config, dict):
+        _anything(found, container, at, path, role)
+        return
+    for field in config:
+        if field != "effort":
+            _anything(found, config, field, _under(path, field), role)
+
+
+def _tool_choice(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    choice = container[at]
+    if not isinstance(choice, dict):
+        _anything(found, container, at, path, role)
+        return
+    for field in choice:
+        if field != "type":
+            _anything(found, choice, field, _under(path, field), role)
+
+
+REQUEST: dict[str, Reader | None] = {
+    **dict.fromkeys(_PARAMETERS),
+    **dict.fromkeys(("stop_sequences", "thinking", "mm_payload")),
+    "*": _anything,
+    "messages": _messages,
+    "output_config": _output_config,
+    "system": _blocks,
+    "tool_choice": _tool_choice,
+}
+
+
+def block_places(block: dict[str, Any], number: int = 0) -> Iterator[Place]:
+    """Yield every text of a block of an answer; what no table names is text too, in a group of its own."""
+    kind = block.get("type")
+    for field, value in block.items():
+        if field == "text" and isinstance(value, str):
+            yield Place("content", "text", number, block, field)
+        elif field == "thinking" and isinstance(value, str):
+            yield Place("reasoning", "thinking", number, block, field)
+        elif field == "input" and kind == "tool_use" and isinstance(value, str):
+            yield Place("arguments", "input", number, block, field)
+        elif field not in _OPAQUE and isinstance(value, str | dict | list):
+            texts: list[Text] = []
+            _anything(texts, block, field, field, None)
+            for text in texts:
+                if not isinstance(text, Key) and text._at not in _OPAQUE:  # noqa: SLF001 - where it stands
+                    yield Place("rest", text.path, number, text._container, text._at)  # noqa: SLF001
+
+
+def _answer(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    blocks = container[at]
+    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+        places = block_places(block, index) if isinstance(block, dict) else ()
+        found += [Text(place.holder, place.field, f"{path}[{index}].{place.group}", role) for place in places]
+
+
+ANSWER: dict[str, Reader | None] = {"content": _answer}
+COUNTED: dict[str, Reader | None] = {}

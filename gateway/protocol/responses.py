@@ -1,0 +1,150 @@
+"""The fields of ``/v1/responses`` that the gateway relies on, the ids it gives to responses, and the route's errors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gateway.errors import Failure, InvalidRequest, NotFound
+from gateway.protocol import failures, responses_places, unread
+from gateway.protocol.guided import GUIDED, translate_guided
+from gateway.protocol.named import Numbers
+from gateway.protocol.openai import Asked, Ceilings, _host
+
+RESPONSES = "/v1/responses"
+
+
+def ask(body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
+    """Check the fields that the gateway relies on, and refuse what no engine is to be asked.
+
+    Raises InvalidRequest naming the field.
+    """
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidRequest("model must be a string: the name of a model (GET /v1/models lists them).", param="model")
+    for field in ("stream", "background", "store"):
+        if not isinstance(body.get(field), bool | None):
+            raise InvalidRequest(f"{field} must be true or false.", param=field)
+    earlier = body.get("previous_response_id")
+    if earlier is not None and not isinstance(earlier, str):
+        raise InvalidRequest("previous_response_id must be the id of a response.", param="previous_response_id")
+    if (path := unread.forbidden(RESPONSES, body)) is not None:
+        raise InvalidRequest("A request may not bring a chat template of its own.", param=path)
+    for path, url in responses_places.media_urls(body):
+        if url[:5].lower() != "data:" and _host(url) not in media_hosts:
+            raise InvalidRequest("Media may come as data URLs, or from a host that the operator allows.", param=path)
+    return Asked(model, bool(body.get("stream")), want_usage=True)
+
+
+def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> Asked:
+    """Hold a request to its model's ceiling of tokens, in place. Raises InvalidRequest."""
+    value, ceiling = body.get("max_output_tokens"), ceilings.max_output_tokens
+    clamped, filled = False, value is None and ceiling is not None
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise InvalidRequest("max_output_tokens must be a whole number.", param="max_output_tokens")
+    if ceiling is not None and (value is None or value > ceiling):
+        clamped = value is not None
+        body["max_output_tokens"] = value = ceiling
+    return Asked(
+        asked.model,
+        asked.stream,
+        want_usage=True,
+        output_tokens=int(value or 0),
+        clamped=clamped,
+        filled=("max_output_tokens",) if filled else (),
+    )
+
+
+def for_engine(
+    body: dict[str, Any], *, model: str | None, stream: bool, cache_salt: str | None, response_id: str
+) -> dict[str, Any]:
+    """Return the body that the engine gets; the response will have ``response_id``. Raises InvalidRequest."""
+    sent = {**body, "request_id": response_id}  # vLLM gives it to the response; a caller's own could name another's
+    if model is not None:
+        sent["model"] = model
+    for ours in ("sluice", "enable_response_messages"):  # the second would repeat all as the engine sees it
+        sent.pop(ours, None)
+    if not GUIDED.isdisjoint(sent):
+        translate_guided(sent)
+    if body.get("stream") and not stream:
+        sent["stream"] = False
+        sent.pop("stream_options", None)
+    if cache_salt is not None:
+        sent["cache_salt"] = cache_salt
+    return sent
+
+
+def response_id(unique: str, engine: str, owner: str) -> str:
+    """Make a response's id from 32 random hex digits: it says which engine keeps it and whose it is, to us only."""
+    return f"resp_{unique}{_tag(engine)}{_tag(owner, unique)}"
+
+
+def keeper(response_id: str, engines: Iterable[str], owner: str) -> str | None:
+    """Return the name of the engine that keeps a response; None where none does, or where it is another owner's."""
+    said = response_id.removeprefix("resp_")
+    unique, engine, whose = said[:32], said[32:40], said[40:]
+    if len(said) != 48 or whose != _tag(owner, unique):
+        return None
+    return next((name for name in engines if _tag(name) == engine), None)
+
+
+def _tag(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
+
+
+def not_found(response_id: str) -> NotFound:
+    """Return the failure for an id that no engine knows."""
+    return NotFound(f"Response with id '{response_id[:100]}' not found.", param="response_id")
+
+
+def from_engine(status: int, body: bytes, retry_after: str | None) -> Failure:
+    """Turn an engine's answer that is none into a failure: that it does not know a response is the caller's to hear."""
+    if status == 404:
+        try:
+            error = msgspec.json.decode(body)["error"]
+            if error["param"] in {"response_id", "previous_response_id"}:
+                return NotFound("The response was not found.", param=error["param"])
+        except (ValueError, KeyError, TypeError):
+            pass
+    return failures.from_engine(status, body, retry_after)
+
+
+def error_event(payload: bytes) -> Failure | None:
+    """Turn an event that says that the engine failed into a failure; None where it is none of that kind."""
+    try:
+        told = msgspec.json.decode(payload)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    response = told.get("response")
+    if told.get("type") == "response.failed" and isinstance(response, dict):
+        said = response.get("error")
+        return failures.from_event({"error": said if isinstance(said, dict) else {}})
+    if told.get("type") == "error" and not isinstance(told.get("error"), dict):  # OpenAI's own: flat
+        return failures.from_event({"error": {**told, "type": told.get("code")}})
+    return failures.from_event(told)
+
+
+def failure_event(
+    failure: Failure,
+    response: dict[str, Any] | None = None,
+    output: list[dict[str, Any]] | None = None,
+    numbers: Numbers | None = None,
+) -> bytes:
+    """Write the event that ends a stream which has begun; ``response`` is what the caller has been told of it."""
+    told: dict[str, Any] = {
+        "id": None,
+        "object": "response",
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        **(response or {}),
+        "status": "failed",
+        "error": {"code": str(failure.code), "message": failure.message},
+        "output": output or [],
+    }
+    return (numbers or Numbers()).write({"type": "response.failed", "response": told})

@@ -1,0 +1,389 @@
+"""A streamed answer of ``/v1/responses`` without I/O: bytes of the engine in, bytes for the caller out.
+
+What the stream repeats at the end of a part, of an item and of the whole is what was shown of it. An event in which
+nothing changed leaves byte for byte as it came, but for its number where others were held back or added before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.errors import EngineError, Failure
+from gateway.protocol import responses, sse
+from gateway.protocol import responses_events as known
+from gateway.protocol import responses_whole as whole
+from gateway.protocol.named import Numbers, payload_of
+from gateway.protocol.parts import TEXTS, Part, Place, channel_for, write
+from gateway.protocol.responses_events import Event, Key, Open, Where
+from gateway.protocol.responses_places import item_places, part_places
+from gateway.protocol.responses_shown import Shown
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, Usage, with_extra
+
+
+class ResponsesEditor:
+    """Edits one streamed answer; the same surface as ``StreamEditor``.
+
+    ``echo`` holds request fields as the caller sent them; ``after`` is the number of the last event that the caller
+    has already seen (a stream that is asked for again is edited from its beginning, and shown from there on).
+    """
+
+    def __init__(
+        self,
+        make_filter: MakeFilter,
+        *,
+        model: str,
+        choices: int = 1,
+        want_usage: bool = True,
+        merge: bool = False,
+        echo: Mapping[str, Any] | None = None,
+        after: int = -1,
+    ) -> None:
+        del choices, want_usage, merge  # there is one choice, it is always counted, and its last event is the whole
+        self._make_filter = make_filter
+        self._splitter, self._numbers = sse.Splitter(), Numbers(after)
+        self._shown = Shown(model, echo or {}, self._numbers)
+        self._opening: list[bytes] | None = []
+        self._parts: dict[Key, Part] = {}
+        self._text: Open | None = None
+        self._waiting: list[tuple[Event, bytes]] = []  # ends of a part that holds text, until it is known what follows
+        self._tools: dict[int, int] = {}
+        self._hit: Key | None = None
+        self._watched: bool | None = None
+        self._final: dict[str, Any] | None = None
+        self._last = self._unended = b""
+        self.usage: Usage | None = None
+        self.failure: Failure | None = None
+        self.done = self.complete = self.abort = False
+        self.events = self.chars = self.chunks = 0
+        self.finish_reasons: list[str] = []
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the engine's bytes; return what the caller may see now."""
+        try:
+            frames = self._splitter.feed(data)
+        except ValueError:
+            self.failure = EngineError(NONSENSE)
+            return b""
+        return b"".join([self._guarded(frame) for frame in frames])
+
+    def end(self) -> None:
+        """The engine's body has ended: sets ``failure`` if the answer had not."""
+        rest = self._splitter.rest
+        if rest:  # an event that nobody ended, or that ends in a lone CR
+            self._unended = self._guarded(rest.rstrip(b"\r\n") + b"\n\n")
+        self._set_done()
+
+    def _set_done(self) -> None:
+        if not self.complete and self.failure is None:
+            self.failure = EngineError(BROKE_OFF)
+        self.done = True
+
+    def close(self, extra: dict[str, Any] | None) -> bytes:
+        """Return the end of the stream, with ``extra`` under "sluice" in the response of its last event."""
+        if self.abort:
+            extra = {**(extra or {}), "usage": "estimate"}
+        if self._final is None:
+            self._final = self._shown.ending(self.chunks)
+        if extra:
+            response = self._final["response"]
+            response["sluice"] = with_extra(response, extra)
+        elif self._last:
+            return self._unended + self._last
+        return self._unended + self._numbers.write(self._final)
+
+    def merged(self) -> dict[str, Any]:
+        """Return the answer as it was shown, as one whole."""
+        if self._final is None:
+            self._final = self._shown.ending(self.chunks)
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._final["response"]))
+        return copied
+
+    def broken(self, failure: Failure) -> bytes:
+        """Return the event that ends a stream which has begun and has failed."""
+        return self._shown.failed(failure)
+
+    # ---- one frame ----
+
+    def _guarded(self, frame: bytes) -> bytes:
+        if self.done or self.failure is not None or self.abort:
+            return b""
+        payload = payload_of(frame)
+        if payload is None:
+            return frame if frame.startswith(b":") else b""
+        if payload == b"[DONE]":
+            self._set_done()
+            return b""
+        event = known.decode_event(frame, payload)
+        if event is None:
+            self.failure = responses.error_event(payload) or EngineError(NONSENSE)
+            return b""
+        return self._opened(event.type, self._event(frame, payload, event))
+
+    def _opened(self, name: str, shown: bytes) -> bytes:
+        """Keep what opens the stream until the engine has begun, for until then another may be asked."""
+        if self.failure is not None:
+            return b""
+        if self._opening is None:
+            self.events += 1
+            return shown
+        self._opening.append(shown)
+        if name in known.OPENING:
+            return b""
+        opening, self._opening = b"".join(self._opening), None
+        self.events += 1
+        return opening
+
+    def _event(self, frame: bytes, payload: bytes, event: Event) -> bytes:
+        before = b""
+        if self._waiting:
+            text = self._text
+            fate = "ends" if text is None else known.fate_of(event, text.where, self._shown.kind(text.key[0]))
+            if fate == "waits":
+                self._waiting.append((event, frame))
+                return b""
+            before = self._release(goes_on=fate == "goes on")
+        name = event.type
+        where = known.DELTAS.get(name)
+        if where is not None and not self.abort:
+            return before + self._delta(frame, payload, event, where)
+        if name in known.DONE and not self.abort:
+            before += self._catch_up(event, known.DONE[name])
+        if self.abort:
+            return before
+        if name in known.ENDS and self._text is not None and self._text.part.channel.holds:
+            self._waiting.append((event, frame))
+            return before
+        return before + self._told(frame, payload, event)
+
+    def _told(self, frame: bytes, payload: bytes, event: Event) -> bytes:
+        """An event that is no delta, and need not wait."""
+        name = event.type
+        if name in known.DONE:
+            return self._text_done(frame, payload, event, known.DONE[name])
+        if name in known.PART_ADDED or name in known.PART_DONE:
+            return self._part_event(frame, payload, event)
+        if name in {known.ITEM_ADDED, known.ITEM_DONE}:
+            return self._item_event(frame, payload, event)
+        if name in known.OPENING:
+            return self._begun(frame, payload, event)
+        if name in known.TERMINAL:
+            return self._terminal(frame, payload, event)
+        return self._unknown(frame, payload, event)
+
+    def _begun(self, frame: bytes, payload: bytes, event: Event) -> bytes:
+        self._shown.begun(event.response)
+        body = msgspec.json.decode(payload)
+        changed = isinstance(body.get("response"), dict) and self._shown.retold(body["response"])
+        return self._numbers.write(body) if changed else self._numbers.keep(frame, event.sequence_number)
+
+    def _unknown(self, frame: bytes, payload: bytes, event: Event) -> bytes:
+        if self._watched is None:
+            self._watched = self._make_filter(0, "content", 0) is not None
+        if self._watched and not msgspec.json.decode(payload).keys() <= known.PLAIN:
+            return b""  # text of a kind that we do not know: nobody has looked at it
+        return self._numbers.keep(frame, event.sequence_number)
+
+    # ---- texts ----
+
+    def _delta(self, frame: bytes, payload: bytes, event: Event, where: Where) -> bytes:
+        before, part = self._part(event, where)
+        text = event.delta or ""
+        if self.abort or not text:
+            return before if self.abort else before + self._numbers.keep(frame, event.sequence_number)
+        self.chunks += 1
+        self.chars += len(text)
+        shown, logprobs = part.feed(text, event.logprobs)
+        blocked = part.channel.blocked
+        if shown == text and not blocked and logprobs is None:
+            return before + self._numbers.keep(frame, event.sequence_number)
+        if shown or logprobs:
+            body = {**msgspec.json.decode(payload), "delta": shown}
+            if "logprobs" in body and logprobs is not None:
+                body["logprobs"] = logprobs
+            before += self._numbers.write(body)
+        return before + (self._block(event.key(where)) if blocked else b"")
+
+    def _part(self, event: Event, where: Where) -> tuple[bytes, Part]:
+        """Return the part that an event belongs to, and what has to be told before it if that is a new one."""
+        key = event.key(where)
+        part = self._parts.get(key)
+        if part is not None:
+            return b"", part
+        text, before = self._text, b""
+        if text is not None and text.where[:2] == where[:2]:  # nothing between them: they are read as one text
+            part = Part(text.part.channel)
+        else:
+            before = self._end_text()
+            part = Part(channel_for(where.kind, self._make_filter, self._tool(event.output_index)))
+        self._parts[key] = part
+        if where.kind in TEXTS:
+            self._text = Open(where, key, event, part)
+        return before, part
+
+    def _tool(self, index: int) -> int:
+        return self._tools.setdefault(index, len(self._tools))
+
+    def _end_text(self) -> bytes:
+        """Nothing follows that is read with the text that goes on: show what was held back of it."""
+        text, self._text = self._text, None
+        if text is None:
+            return b""
+        return self._finished(text.where, text.key, text.event, text.part)
+
+    def _finished(self, where: Where, key: Key, event: Event, part: Part) -> bytes:
+        shown, logprobs = part.finish()
+        tail = self._numbers.write(known.delta_event(where, event, shown, logprobs)) if shown or logprobs else b""
+        return tail + (self._block(key) if part.channel.blocked else b"")
+
+    def _catch_up(self, event: Event, where: Where) -> bytes:
+        """The end of a part repeats its text: show what of it came in no delta."""
+        before, part = self._part(event, where)
+        said, text = part.said, getattr(event, where.field) or ""
+        if self.abort or said == text:
+            return before
+        if not text.startswith(said):
+            part.changed = True  # it contradicts itself: what was shown stands
+            return before
+        rest = text[len(said) :]
+        self.chunks += 1
+        self.chars += len(rest)
+        shown, logprobs = part.feed(rest)
+        if shown:
+            before += self._numbers.write(known.delta_event(where, event, shown, logprobs))
+        return before + (self._block(event.key(where)) if part.channel.blocked else b"")
+
+    def _text_done(self, frame: bytes, payload: bytes, event: Event, where: Where) -> bytes:
+        key = event.key(where)
+        part = self._parts[key]
+        before = b""
+        if where.kind not in TEXTS and not part.ended:
+            before = self._finished(where, key, event, part)
+            if self.abort:
+                return before
+        if not part.changed:
+            return before + self._numbers.keep(frame, event.sequence_number)
+        body = {**msgspec.json.decode(payload), where.field: part.shown}
+        if body.get("logprobs"):
+            body["logprobs"] = part.masked(body["logprobs"])
+        return before + self._numbers.write(body)
+
+    # ---- the ends of parts that hold text ----
+
+    def _release(self, *, goes_on: bool) -> bytes:
+        shown = b"" if goes_on else self._end_text()
+        waiting, self._waiting = self._waiting, []
+        for event, frame in waiting:
+            if not self.abort:  # a block tells the ends itself
+                shown += self._told(frame, payload_of(frame) or b"", event)
+        return shown
+
+    # ---- parts, items and the response, which repeat texts ----
+
+    def _checked(self, index: int, places: Iterable[Place], *, ended: bool) -> bool:
+        """Make the texts that an event repeats what was shown of them, and feed those not heard before.
+
+        Returns whether that changed anything; sets ``_hit`` where a filter ended the answer.
+        """
+        changed = False
+        for place in places:
+            key, said = (index, place.group, place.number), place.text
+            part = self._parts.get(key)
+            if part is None:
+                if not said:
+                    continue
+                part = self._parts[key] = Part(channel_for(place.kind, self._make_filter, self._tool(index)))
+                part.feed(said)
+                self.chars += len(said)
+            elif part.said != said:
+                part.changed = True
+            if ended and not part.ended and (self._text is None or self._text.part.channel is not part.channel):
+                part.finish()
+            if part.channel.blocked:
+                self._hit = key
+            if part.changed:
+                changed = True
+                write(place, part)
+        return changed
+
+    def _part_event(self, frame: bytes, payload: bytes, event: Event) -> bytes:
+        added = event.type in known.PART_ADDED
+        group = known.PART_ADDED.get(event.type) or known.PART_DONE[event.type]
+        number = event.content_index if group == "content" else event.summary_index
+        part = msgspec.json.decode(event.part)
+        if not isinstance(part, dict):
+            self.failure = EngineError(NONSENSE)
+            return b""
+        changed = self._checked(event.output_index, part_places(part, group, number), ended=not added)
+        if self._hit is not None:
+            return self._block(self._hit)
+        self._shown.part((event.output_index, group, number), part)
+        if not changed:
+            return self._numbers.keep(frame, event.sequence_number)
+        return self._numbers.write({**msgspec.json.decode(payload), "part": part})
+
+    def _item_event(self, frame: bytes, payload: bytes, event: Event) -> bytes:
+        item, index, before = msgspec.json.decode(event.item), event.output_index, b""
+        if not isinstance(item, dict):
+            self.failure = EngineError(NONSENSE)
+            return b""
+        text = self._text
+        if text is not None and event.type == known.ITEM_ADDED and item.get("type") != self._shown.kind(text.key[0]):
+            before = self._end_text()
+            if self.abort:
+                return before
+        changed = self._checked(index, item_places(item), ended=event.type == known.ITEM_DONE)
+        self._shown.item(index, item)
+        if self._hit is not None:
+            return before + self._block(self._hit, item)
+        if not changed:
+            return before + self._numbers.keep(frame, event.sequence_number)
+        return before + self._numbers.write({**msgspec.json.decode(payload), "item": item})
+
+    def _terminal(self, frame: bytes, payload: bytes, event: Event) -> bytes:
+        before = self._end_text()
+        if self.abort:
+            return before
+        try:
+            head = whole.decode_head(event.response)
+        except msgspec.MsgspecError:
+            self.failure = responses.error_event(payload) or EngineError(NONSENSE)
+            return b""
+        if whole.is_broken_off(head):
+            self.failure = responses.error_event(payload) or EngineError(BROKE_OFF)
+            return b""
+        self.usage = whole.tokens(head)
+        self.finish_reasons = [whole.reason(head) or "stop"]
+        body = msgspec.json.decode(payload)
+        changed = self._repeated(body) | self._shown.retold(body["response"])
+        self.complete = self.done = True
+        self._final = body
+        if not changed and event.sequence_number in {None, self._numbers.next}:
+            self._last = self._numbers.keep(frame, None)
+        return before
+
+    def _repeated(self, body: dict[str, Any]) -> bool:
+        changed, output = False, body["response"]["output"]
+        for position, item in enumerate(output):
+            if not isinstance(item, dict):
+                continue
+            index = self._shown.index_of(item, position)
+            changed |= self._checked(index, item_places(item), ended=True)
+            if self._hit is not None:  # in what had not been told before
+                del output[position + 1 :]
+                item["status"] = "incomplete"
+                body["type"] = "response.incomplete"
+                whole.end_by_filter(body["response"])
+                self.finish_reasons = ["content_filter"]
+                return True
+        return changed
+
+    # ---- a block ----
+
+    def _block(self, key: Key, item: dict[str, Any] | None = None) -> bytes:
+        """A filter ended the answer: its part and its item end here; the response does in ``close``."""
+        self.abort = self.complete = True
+        self.finish_reasons = ["content_filter"]
+        return self._shown.cut(key, self._parts, item)

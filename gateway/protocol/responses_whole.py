@@ -1,0 +1,172 @@
+"""A whole answer of ``/v1/responses`` without I/O: the same filters as for its stream; and one told as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.errors import EngineError
+from gateway.protocol import failures
+from gateway.protocol.parts import Place, fed, write
+from gateway.protocol.responses_places import item_places
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, Usage, with_extra
+from gateway.protocol.whole import _CONSTANTS
+
+#: What the record calls the end of an answer, by its status and the reason why it is incomplete.
+REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+UNFINISHED = frozenset({"failed", "cancelled"})
+#: They repeat prompt and answer as the engine sees them, token ids and all: past every filter.
+RAW_MESSAGES = ("input_messages", "output_messages")
+TOOLS = frozenset({"function_call", "custom_tool_call", "mcp_call", "code_interpreter_call"})
+
+
+class Counted(msgspec.Struct, gc=False):
+    """Tokens, as the engine counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int | None = 0
+
+
+class Head(msgspec.Struct, gc=False):
+    """What we read of a response itself."""
+
+    output: list[msgspec.Raw]
+    model: str | None = None
+    status: str | None = None
+    usage: Counted | None = None
+    incomplete_details: dict[str, Any] | None = None
+    input_messages: msgspec.Raw = msgspec.Raw(b"null")
+    output_messages: msgspec.Raw = msgspec.Raw(b"null")
+
+
+decode_head = msgspec.json.Decoder(Head).decode
+
+
+def reason(head: Head) -> str | None:
+    """Return why the answer ended, in the words that the record uses for every route; None where it has not."""
+    if head.status == "incomplete":
+        said = (head.incomplete_details or {}).get("reason")
+        return REASONS.get(said, "length") if isinstance(said, str) else "length"
+    return "stop" if head.status in {"completed", None} else None
+
+
+def tokens(head: Head) -> Usage | None:
+    """Return what the engine counted."""
+    return None if head.usage is None else Usage(head.usage.input_tokens, head.usage.output_tokens or 0)
+
+
+def is_broken_off(head: Head) -> bool:
+    """Tell whether the engine did not finish. A vLLM that is being shut down calls it completed, without one token."""
+    if head.status in UNFINISHED:
+        return True
+    if head.status != "completed" or head.usage is None or head.usage.output_tokens != 0:
+        return False
+    return not any(place.text for _, place, _ in places(msgspec.json.decode(msgspec.json.encode(head.output))))
+
+
+class WholeResponse:
+    """One whole answer; the caller gets the engine's bytes unless something had to change. ``stored``: one that was
+    asked for again (GET, cancel), which need not have come to its end.
+
+    Raises EngineError where it is no answer.
+    """
+
+    __slots__ = ("_body", "_echo", "chars", "finish_reasons", "head", "raw")
+
+    def __init__(self, raw: bytes, *, stored: bool = False, echo: Mapping[str, Any] | None = None) -> None:
+        self.raw, self._echo = raw, echo or {}
+        self._body: dict[str, Any] | None = None
+        self.chars = 0
+        try:
+            self.head = decode_head(raw)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            self.head = self._lenient(raw)
+        ended = reason(self.head)
+        self.finish_reasons = [] if ended is None else [ended]
+        if not stored and is_broken_off(self.head):
+            raise EngineError(BROKE_OFF)
+
+    def _lenient(self, raw: bytes) -> Head:
+        """Some engines write -Infinity and NaN, which are not JSON; and an error may come as a 200."""
+        try:
+            self._body = json.loads(raw, parse_constant=_CONSTANTS.__getitem__)
+            return decode_head(msgspec.json.encode(self._body))
+        except (ValueError, RecursionError, msgspec.MsgspecError) as fault:
+            raise failures.from_event(raw) or EngineError(NONSENSE) from fault
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the engine counted."""
+        return tokens(self.head)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer as an object; from now on it is written anew."""
+        if self._body is None:
+            self._body = msgspec.json.decode(self.raw)
+        return self._body
+
+    def filter(self, make_filter: MakeFilter) -> None:
+        """Send every text of every item through its channel's filter. Raises whatever a filter that failed raises."""
+        output = msgspec.json.decode(msgspec.json.encode(self.head.output))
+        found = list(places(output))
+        parts = fed(found, make_filter)
+        self.chars += sum(len(part.said) for part in parts)
+        blocked = bool(parts) and parts[-1].channel.blocked
+        if not blocked and not any(part.changed for part in parts):
+            return
+        for (_, place, _), part in zip(found, parts, strict=False):
+            write(place, part)
+        if blocked:
+            last = found[len(parts) - 1][0]
+            for index, place, _ in found[len(parts) :]:
+                if index == last:  # behind the hit, in the same item
+                    place.holder[place.field] = ""
+            del output[last + 1 :]
+            output[last]["status"] = "incomplete"
+            end_by_filter(self.body)
+            self.finish_reasons = ["content_filter"]
+        self.body["output"] = output
+
+    def close(self, model: str, extra: dict[str, Any] | None) -> bytes:
+        """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+        if self._retells(model):
+            retold(self.body, model, self._echo)
+        if extra:
+            self.body["sluice"] = with_extra(self.body, extra)
+        return self.raw if self._body is None else msgspec.json.encode(self._body)
+
+    def _retells(self, model: str) -> bool:
+        named = self.head.model is not None and self.head.model != model
+        raw = {bytes(self.head.input_messages), bytes(self.head.output_messages)}
+        return named or bool(self._echo) or raw != {b"null"}
+
+
+def places(output: list[Any]) -> Iterator[tuple[int, Place, int]]:
+    """Yield each text of an answer's items with the item's position and the ordinal of the tool call."""
+    tool = 0
+    for index, item in enumerate(output):
+        if not isinstance(item, dict):
+            continue
+        for place in item_places(item):
+            yield index, place, tool
+        tool += item.get("type") in TOOLS
+
+
+def end_by_filter(response: dict[str, Any]) -> None:
+    """Say in a response that a filter ended it."""
+    response["status"] = "incomplete"
+    response["incomplete_details"] = {"reason": "content_filter"}
+
+
+def retold(response: dict[str, Any], model: str, echo: Mapping[str, Any]) -> bool:
+    """Tell the caller the model's name that it used, and its own fields as it sent them: what the gateway added to them
+    (a system prompt) is not for it to see. Returns whether that changed anything.
+    """
+    mine = {**echo, "model": model, **dict.fromkeys(RAW_MESSAGES)}
+    changed = {field: value for field, value in mine.items() if field in response and response[field] != value}
+    response |= changed
+    return bool(changed)
