@@ -19,16 +19,18 @@ TEXTS = frozenset({"content", "reasoning", "refusal"})
 class TextChannel:
     """One text through its filter. Adjacent parts of one kind share a channel: they are read as one text.
 
-    ``edits`` are those made so far, in code points of the channel's original text.
+    Positions are code points of the channel's original text: ``edits`` are those made so far, ``seams`` say for the end
+    of a part how much had been told when the next began.
     """
 
-    __slots__ = ("_ended", "_filter", "_logprobs", "edits", "fed")
+    __slots__ = ("_ended", "_filter", "_logprobs", "edits", "fed", "seams")
 
     def __init__(self, made: Filter | None) -> None:
         self._filter = made
         self._ended = False
         self._logprobs: LogprobQueue | None = None
         self.edits: list[tuple[int, int, str]] = []
+        self.seams: dict[int, int] = {}
         self.fed = 0
 
     @property
@@ -93,12 +95,13 @@ def _entries(told: tuple[Any, Any]) -> list[Any]:
 class ArgumentsChannel:
     """The arguments of one tool call: each value in them is a text of its own."""
 
-    __slots__ = ("_arguments", "_ended", "edits", "fed")
+    __slots__ = ("_arguments", "_ended", "edits", "fed", "seams")
 
     def __init__(self, make_filter: MakeFilter, tool: int) -> None:
         watched = make_filter(0, "arguments", tool) is not None
         self._arguments = ArgumentsFilter(lambda: make_filter(0, "arguments", tool)) if watched else None
         self.edits: list[tuple[int, int, str]] = []
+        self.seams: dict[int, int] = {}
         self.fed = 0
         self._ended = False
 
@@ -146,6 +149,7 @@ class Part:
         self._shown: list[str] | None = None
         if channel.holds:  # of the part before: its last words come out here
             self._shown = []
+            channel.seams[channel.fed] = channel.told
         self.changed = self._shown is not None
         self.ended = False
 
@@ -189,9 +193,10 @@ class Part:
         """Return a list of logprobs of the whole part with all of it masked that was not shown as it was said."""
         if not isinstance(logprobs, list) or not logprobs:
             return logprobs
-        said, told = self.said, self.channel.told - self._base
+        said, channel = self.said, self.channel
+        told = channel.seams.get(self._base + len(said), channel.told) - self._base
         edits: Sequence[tuple[int, int, str]] = [
-            (start - self._base, end - self._base, new) for start, end, new in self.channel.edits
+            (start - self._base, end - self._base, new) for start, end, new in channel.edits
         ]
         if told < len(said):
             edits = [*edits, (max(told, 0), len(said), "")]

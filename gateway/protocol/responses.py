@@ -137,8 +137,10 @@ def failure_event(
 ) -> bytes:
     """Write the event that ends a stream which has begun; ``response`` is what the caller has been told of it."""
     told: dict[str, Any] = {
-        "id": None,
+        "id": "",
         "object": "response",
+        "created_at": 0,
+        "model": "",
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
@@ -147,4 +149,5 @@ def failure_event(
         "error": {"code": str(failure.code), "message": failure.message},
         "output": output or [],
     }
-    return (numbers or Numbers()).write({"type": "response.failed", "response": told})
+    first = {} if response else {"sequence_number": 0}
+    return (numbers or Numbers()).write({"type": "response.failed", "response": told, **first})

@@ -203,7 +203,7 @@ def invented_end(response: dict[str, Any], output: list[dict[str, Any]], chunks:
     response["output"] = output
     response["usage"] = {
         "input_tokens": 0,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": chunks,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": chunks,

@@ -217,14 +217,15 @@ class ResponsesEditor:
             part = Part(text.part.channel)
         else:
             before = self._end_text()
-            part = Part(channel_for(where.kind, self._make_filter, self._tool(event.output_index)))
+            part = Part(channel_for(where.kind, self._make_filter, self._tool(event.output_index, where.kind)))
         self._parts[key] = part
         if where.kind in TEXTS:
             self._text = Open(where, key, event, part)
         return before, part
 
-    def _tool(self, index: int) -> int:
-        return self._tools.setdefault(index, len(self._tools))
+    def _tool(self, index: int, kind: str) -> int:
+        """Return the ordinal of the tool call that an item is."""
+        return self._tools.setdefault(index, len(self._tools)) if kind in {"arguments", "code"} else 0
 
     def _end_text(self) -> bytes:
         """Nothing follows that is read with the text that goes on: show what was held back of it."""
@@ -294,7 +295,8 @@ class ResponsesEditor:
             if part is None:
                 if not said:
                     continue
-                part = self._parts[key] = Part(channel_for(place.kind, self._make_filter, self._tool(index)))
+                tool = self._tool(index, place.kind)
+                part = self._parts[key] = Part(channel_for(place.kind, self._make_filter, tool))
                 part.feed(said)
                 self.chars += len(said)
             elif part.said != said:
@@ -334,6 +336,8 @@ class ResponsesEditor:
             before = self._end_text()
             if self.abort:
                 return before
+        if item.get("type") in whole.TOOLS:
+            self._tools.setdefault(index, len(self._tools))
         changed = self._checked(index, item_places(item), ended=event.type == known.ITEM_DONE)
         self._shown.item(index, item)
         if self._hit is not None:

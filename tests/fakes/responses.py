@@ -49,7 +49,7 @@ RESPONSE = {
     "previous_response_id": None, "service_tier": "auto", "status": "in_progress", "top_logprobs": None,
     "truncation": "disabled", "usage": None, "user": None, "input_messages": None, "output_messages": None,
 }  # fmt: skip
-USAGE = {"input_tokens": 37, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 8,
+USAGE = {"input_tokens": 37, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}, "output_tokens": 8,
          "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 45}  # fmt: skip
 
 
