@@ -82,23 +82,26 @@ def tokens(value: Any) -> Iterator[str]:
 pieces = st.lists(
     st.sampled_from(["pa", "papaya", "ze", "bra", "zeb", " a", "é", '"', "\\", "p", "aya"]), min_size=1, max_size=6
 )
-item = st.tuples(st.sampled_from(["message", "with logprobs", "reasoning", "call"]), pieces)
+item = st.tuples(st.sampled_from(["message", "reasoning", "call"]), pieces)
 
 
-def answer(items: list[tuple[str, list[str]]]) -> Engine:
+def answer(items: list[tuple[str, list[str]]], *, logprobs: bool = True) -> Engine:
     engine = Engine()
     for kind, said in items:
         if kind == "call":
             raw = json.dumps({"k": "".join(said), "n": 1})
             engine.call(raw[:7], raw[7:9], raw[9:])
         else:
-            engine.text(*said, kind=kind.replace("with logprobs", "message"), logprobs=kind == "with logprobs")
+            engine.text(*said, kind=kind, logprobs=logprobs)
     return engine
 
 
-@given(st.lists(item, min_size=1, max_size=4))
-def test_any_answer_is_told_without_a_gap_a_contradiction_or_a_leak(items: list[tuple[str, list[str]]]) -> None:
-    engine = answer(items)
+@given(st.lists(item, min_size=1, max_size=4), st.booleans())
+def test_any_answer_is_told_without_a_gap_a_contradiction_or_a_leak(
+    items: list[tuple[str, list[str]]],
+    logprobs: bool,
+) -> None:
+    engine = answer(items, logprobs=logprobs)
     edit, events = play(engine.end())
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     shown: dict[int, str] = {}
@@ -137,7 +140,7 @@ MODELS = {
     [
         [("message", ["say ze", "bra"])],
         [("message", ["fine"]), ("call", ["zebra"])],
-        [("reasoning", ["ze"]), ("with logprobs", ["pap", "aya"])],
+        [("reasoning", ["ze"]), ("message", ["pap", "aya"])],
         [("reasoning", ["zebra"])],
         [("message", ["eat pap"]), ("message", ["aya"])],
     ],
