@@ -12,7 +12,7 @@ import msgspec
 from gateway.errors import EngineError, Failure
 from gateway.protocol import messages, sse
 from gateway.protocol.messages_places import block_places
-from gateway.protocol.messages_whole import REASONS, REFUSAL, Counted
+from gateway.protocol.messages_whole import REASONS, Counted, ended_by
 from gateway.protocol.named import event as written
 from gateway.protocol.named import payload_of
 from gateway.protocol.parts import ArgumentsChannel, TextChannel, channel_for
@@ -67,9 +67,16 @@ class MessagesEditor:
     """Edits one streamed answer; the same surface as ``StreamEditor``."""
 
     def __init__(
-        self, make_filter: MakeFilter, *, model: str, choices: int = 1, want_usage: bool = True, merge: bool = False
+        self,
+        make_filter: MakeFilter,
+        *,
+        model: str,
+        choices: int = 1,
+        want_usage: bool = True,
+        merge: bool = False,
+        show_logprobs: int | None = None,
     ) -> None:
-        del choices, want_usage  # there is one choice, and it is always counted
+        del choices, want_usage, show_logprobs  # there is one choice, it is always counted, and it has no logprobs
         self._make_filter, self._model = make_filter, model
         self._splitter = sse.Splitter()
         self._message: dict[str, Any] = {}
@@ -113,7 +120,7 @@ class MessagesEditor:
         if self.abort:
             extra = {**(extra or {}), "usage": "estimate"}
             usage = {"input_tokens": self.usage.prompt_tokens if self.usage else 0, "output_tokens": self.chunks}
-            last = written({"type": "message_delta", "delta": REFUSAL, "usage": usage, "sluice": extra})
+            last = written({"type": "message_delta", "delta": self._ended, "usage": usage, "sluice": extra})
         elif extra:
             body = msgspec.json.decode(payload_of(last) or b"{}")
             last = written({**body, "sluice": with_extra(body, extra)})
@@ -128,8 +135,7 @@ class MessagesEditor:
         usage = {**(self._message.get("usage") or {})}
         if self.usage is not None:
             usage["output_tokens"] = self.usage.completion_tokens
-        ended = REFUSAL if self.abort else self._ended
-        return {**self._message, "content": content, **ended, "usage": usage, "model": self._model}
+        return {**self._message, "content": content, **self._ended, "usage": usage, "model": self._model}
 
     @staticmethod
     def broken(failure: Failure) -> bytes:
@@ -241,10 +247,10 @@ class MessagesEditor:
             self._blocks[event.index] = {**block}
         if block != told:
             frame = written({**msgspec.json.decode(payload), "content_block": block})
-        return before + frame + (self._block(event.index) if cut else b"")
+        return before + frame + (self._block(event.index, cut) if cut else b"")
 
-    def _begin(self, kind: str, index: int, block: dict[str, Any]) -> bool:
-        """Open the block's channel and feed what the block holds already; returns whether a filter ended the answer."""
+    def _begin(self, kind: str, index: int, block: dict[str, Any]) -> str:
+        """Open the block's channel and feed what the block holds already; returns why a filter ended the answer."""
         going_on = self._open
         if (
             going_on is not None and going_on.kind == kind and kind in _TEXT_OF
@@ -259,7 +265,7 @@ class MessagesEditor:
         if kind == "tool_use" and isinstance(block.get("input"), dict):
             if block["input"]:  # all at once
                 return self._whole_input(block)
-            return False
+            return ""
         for place in block_places(block):
             if not place.text:
                 continue
@@ -272,10 +278,10 @@ class MessagesEditor:
                 shown, _ = channel.feed(place.text)
             place.holder[place.field] = shown
             if channel.blocked:
-                return True
-        return False
+                return channel.reason
+        return ""
 
-    def _whole_input(self, block: dict[str, Any]) -> bool:
+    def _whole_input(self, block: dict[str, Any]) -> str:
         raw = msgspec.json.encode(block["input"]).decode()
         self.chars += len(raw)
         channel = channel_for("arguments", self._make_filter, self._tools - 1)
@@ -284,7 +290,7 @@ class MessagesEditor:
             block["input"] = {}
         elif shown != raw:
             block["input"] = msgspec.json.decode(shown)
-        return channel.blocked
+        return channel.reason if channel.blocked else ""
 
     def _delta(self, frame: bytes, payload: bytes, event: _Event, delta: _Delta) -> bytes:
         where = _DELTAS.get(delta.type or "")
@@ -318,7 +324,7 @@ class MessagesEditor:
                 body = msgspec.json.decode(payload)
                 body["delta"][where[1]] = shown
                 before += written(body)
-        return before + (self._block(event.index) if block.channel.blocked else b"")
+        return before + (self._block(event.index, block.channel.reason) if block.channel.blocked else b"")
 
     def _block_stop(self, frame: bytes) -> bytes:
         block = self._open
@@ -352,7 +358,7 @@ class MessagesEditor:
             self._note(block.at, field, tail)
             delta = {"type": kind, field: tail}
             shown = written({"type": "content_block_delta", "index": block.at, "delta": delta})
-        return shown + (self._block(block.at) if block.channel.blocked else b"")
+        return shown + (self._block(block.at, block.channel.reason) if block.channel.blocked else b"")
 
     def _note(self, index: int, field: str, shown: str) -> None:
         if self._blocks is None:
@@ -365,10 +371,10 @@ class MessagesEditor:
         said = block.get("input")
         block["input"] = (said if isinstance(said, str) else "") + shown
 
-    def _block(self, index: int) -> bytes:
+    def _block(self, index: int, why: str) -> bytes:
         """A filter ended the answer: its block ends here; the message does in ``close``."""
         self.abort = self.complete = True
-        self.finish_reasons = ["content_filter"]
+        self.finish_reasons, self._ended = [why], ended_by(why)
         return written({"type": "content_block_stop", "index": index})
 
 

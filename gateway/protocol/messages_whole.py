@@ -23,8 +23,7 @@ REASONS = {
     "pause_turn": "stop",
     "model_context_window_exceeded": "length",
 }
-#: How an answer ends that a filter has ended.
-REFUSAL = {"stop_reason": "refusal", "stop_sequence": None}
+_ENDS = {"stop": "end_turn", "length": "max_tokens"}
 
 
 class Counted(msgspec.Struct, gc=False):
@@ -54,6 +53,11 @@ class Head(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(Head).decode
+
+
+def ended_by(why: str) -> dict[str, Any]:
+    """Return how a message ends that a filter has ended."""
+    return {"stop_reason": _ENDS.get(why, "refusal"), "stop_sequence": None}
 
 
 class WholeMessage:
@@ -113,15 +117,16 @@ class WholeMessage:
         if blocked:
             index, place, _ = found[len(parts) - 1]
             del content[index + (place.kind != "arguments") :]
-            self.body.update(REFUSAL)
-            self.finish_reasons = ["content_filter"]
+            self.finish_reasons = [parts[-1].channel.reason]
+            self.body.update(ended_by(self.finish_reasons[0]))
         for block in calls:
             if any(block is kept for kept in content):
                 block["input"] = msgspec.json.decode(block["input"])
         self.body["content"] = content or [{"type": "text", "text": ""}]  # clients look at the first block
 
-    def close(self, model: str, extra: dict[str, Any] | None) -> bytes:
+    def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
         """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+        del show_logprobs  # this API has none
         if self.head.model is not None and self.head.model != model:
             self.body["model"] = model
         if extra:

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.logprobs import LogprobQueue, masked
-from gateway.protocol.stream import Filter, MakeFilter
+from gateway.protocol.stream import Filter, MakeFilter, reason_of
 
 NO_LOGPROBS = (b"null", b"[]")
 #: Kinds of which adjacent parts are read as one text.
@@ -37,6 +37,11 @@ class TextChannel:
     def blocked(self) -> bool:
         """Has the filter ended the answer?"""
         return self._filter is not None and self._filter.blocked is not None
+
+    @property
+    def reason(self) -> str:
+        """Why the filter ended the answer."""
+        return reason_of(self._filter.blocked if self._filter is not None else None)
 
     @property
     def told(self) -> int:
@@ -109,6 +114,11 @@ class ArgumentsChannel:
     def blocked(self) -> bool:
         """Has a filter ended the answer?"""
         return self._arguments is not None and self._arguments.blocked is not None
+
+    @property
+    def reason(self) -> str:
+        """Why a filter ended the answer."""
+        return reason_of(self._arguments.blocked if self._arguments is not None else None)
 
     @property
     def told(self) -> int:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.protocol import sse
-from gateway.protocol.named import Numbers
+from gateway.protocol.named import Numbers, payload_of
+from gateway.protocol.named import event as event_of
 from gateway.protocol.parts import Part
 from gateway.protocol.responses_places import PARTS
-from gateway.protocol.responses_whole import end_by_filter
+from gateway.protocol.responses_whole import end_by, without_logprobs
 
 
 class Where(NamedTuple):
@@ -197,9 +198,19 @@ def done_events(key: Key, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": ITEM_DONE, "output_index": index, "item": item}
 
 
-def invented_end(response: dict[str, Any], output: list[dict[str, Any]], chunks: int) -> dict[str, Any]:
+def trimmed_frames(shown: bytes, kept: int) -> bytes:
+    """Leave at most ``kept`` alternatives for a token in frames; below 0 no logprobs at all."""
+    frames = []
+    for frame in sse.Splitter().feed(shown):
+        body = msgspec.json.decode(payload_of(frame) or b"{}")
+        without_logprobs(body, kept)
+        frames.append(event_of(body) if body else frame)
+    return b"".join(frames)
+
+
+def invented_end(response: dict[str, Any], output: list[dict[str, Any]], chunks: int, why: str) -> dict[str, Any]:
     """Build the last event of a stream that a filter ended; the engine was stopped before it could count."""
-    end_by_filter(response)
+    status = end_by(response, why)
     response["output"] = output
     response["usage"] = {
         "input_tokens": 0,
@@ -208,7 +219,7 @@ def invented_end(response: dict[str, Any], output: list[dict[str, Any]], chunks:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": chunks,
     }
-    return {"type": "response.incomplete", "response": response}
+    return {"type": f"response.{status}", "response": response}
 
 
 _CALLS = {

@@ -54,17 +54,18 @@ class Shown:
 
     def cut(self, key: Key, parts: Mapping[Key, Part], item: dict[str, Any] | None) -> bytes:
         """End a part and its item before their time; return the events that say so."""
+        why = parts[key].channel.reason
         index = key[0]
         if item is None:
             mine = {where: part for where, part in parts.items() if where[0] == index}
             item = cut_item(self.items.get(index), mine, self._forms)
-        item["status"] = "incomplete"
+        item["status"] = "completed" if why == "stop" and key[1] != "call" else "incomplete"
         self.items[index] = item
         return b"".join([self._numbers.write(body) for body in done_events(key, item)])
 
-    def ending(self, chunks: int) -> dict[str, Any]:
+    def ending(self, chunks: int, why: str) -> dict[str, Any]:
         """Build the last event of a stream that a filter ended."""
-        return invented_end(self._response(), self._output(), chunks)
+        return invented_end(self._response(), self._output(), chunks, why)
 
     def failed(self, failure: Failure) -> bytes:
         """Write the last event of a stream that has failed."""

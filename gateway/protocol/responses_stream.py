@@ -38,11 +38,12 @@ class ResponsesEditor:
         choices: int = 1,
         want_usage: bool = True,
         merge: bool = False,
+        show_logprobs: int | None = None,
         echo: Mapping[str, Any] | None = None,
         after: int = -1,
     ) -> None:
         del choices, want_usage, merge  # there is one choice, it is always counted, and its last event is the whole
-        self._make_filter = make_filter
+        self._make_filter, self._show_logprobs = make_filter, show_logprobs
         self._splitter, self._numbers = sse.Splitter(), Numbers(after)
         self._shown = Shown(model, echo or {}, self._numbers)
         self._opening: list[bytes] | None = []
@@ -67,7 +68,10 @@ class ResponsesEditor:
         except ValueError:
             self.failure = EngineError(NONSENSE)
             return b""
-        return b"".join([self._guarded(frame) for frame in frames])
+        return self._trimmed(b"".join([self._guarded(frame) for frame in frames]))
+
+    def _trimmed(self, shown: bytes) -> bytes:
+        return shown if self._show_logprobs is None else known.trimmed_frames(shown, self._show_logprobs)
 
     def end(self) -> None:
         """The engine's body has ended: sets ``failure`` if the answer had not."""
@@ -86,18 +90,18 @@ class ResponsesEditor:
         if self.abort:
             extra = {**(extra or {}), "usage": "estimate"}
         if self._final is None:
-            self._final = self._shown.ending(self.chunks)
+            self._final = self._shown.ending(self.chunks, self.finish_reasons[0])
         if extra:
             response = self._final["response"]
             response["sluice"] = with_extra(response, extra)
         elif self._last:
-            return self._unended + self._last
-        return self._unended + self._numbers.write(self._final)
+            return self._trimmed(self._unended + self._last)
+        return self._trimmed(self._unended + self._numbers.write(self._final))
 
     def merged(self) -> dict[str, Any]:
         """Return the answer as it was shown, as one whole."""
         if self._final is None:
-            self._final = self._shown.ending(self.chunks)
+            self._final = self._shown.ending(self.chunks, self.finish_reasons[0])
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._final["response"]))
         return copied
 
@@ -377,10 +381,10 @@ class ResponsesEditor:
             changed |= self._checked(index, item_places(item), ended=True)
             if self._hit is not None:  # in what had not been told before
                 del output[position + 1 :]
-                item["status"] = "incomplete"
-                body["type"] = "response.incomplete"
-                whole.end_by_filter(body["response"])
-                self.finish_reasons = ["content_filter"]
+                why = self._parts[self._hit].channel.reason
+                item["status"] = whole.end_by(body["response"], why)
+                body["type"] = f"response.{item['status']}"
+                self.finish_reasons = [why]
                 return True
         return changed
 
@@ -389,5 +393,5 @@ class ResponsesEditor:
     def _block(self, key: Key, item: dict[str, Any] | None = None) -> bytes:
         """A filter ended the answer: its part and its item end here; the response does in ``close``."""
         self.abort = self.complete = True
-        self.finish_reasons = ["content_filter"]
+        self.finish_reasons = [self._parts[key].channel.reason]
         return self._shown.cut(key, self._parts, item)

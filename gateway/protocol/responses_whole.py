@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.errors import EngineError
 from gateway.protocol import failures
+from gateway.protocol.logprobs import trimmed
 from gateway.protocol.parts import Place, fed, write
 from gateway.protocol.responses_places import item_places
 from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, Usage, with_extra
@@ -126,13 +127,16 @@ class WholeResponse:
                 if index == last:  # behind the hit, in the same item
                     place.holder[place.field] = ""
             del output[last + 1 :]
-            output[last]["status"] = "incomplete"
-            end_by_filter(self.body)
-            self.finish_reasons = ["content_filter"]
+            why = parts[-1].channel.reason
+            status = end_by(self.body, why)
+            output[last]["status"] = status if found[len(parts) - 1][1].group != "call" else "incomplete"
+            self.finish_reasons = [why]
         self.body["output"] = output
 
-    def close(self, model: str, extra: dict[str, Any] | None) -> bytes:
+    def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
         """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+        if show_logprobs is not None:
+            without_logprobs(self.body.get("output"), show_logprobs)
         if self._retells(model):
             retold(self.body, model, self._echo)
         if extra:
@@ -156,10 +160,25 @@ def places(output: list[Any]) -> Iterator[tuple[int, Place, int]]:
         tool += item.get("type") in TOOLS
 
 
-def end_by_filter(response: dict[str, Any]) -> None:
-    """Say in a response that a filter ended it."""
-    response["status"] = "incomplete"
-    response["incomplete_details"] = {"reason": "content_filter"}
+def end_by(response: dict[str, Any], why: str) -> str:
+    """Say in a response that a filter ended it, and why; return its status."""
+    details = {"stop": None, "length": "max_output_tokens"}.get(why, "content_filter")
+    response["status"] = "completed" if details is None else "incomplete"
+    response["incomplete_details"] = None if details is None else {"reason": details}
+    return str(response["status"])
+
+
+def without_logprobs(value: Any, kept: int) -> None:
+    """Leave at most ``kept`` alternatives for a token wherever logprobs stand, in place; below 0 no logprobs at all."""
+    if isinstance(value, dict):
+        if isinstance(value.get("logprobs"), list):
+            trimmed_list = trimmed({"content": value["logprobs"]}, kept)
+            value["logprobs"] = [] if trimmed_list is None else trimmed_list["content"]
+        for member in value.values():
+            without_logprobs(member, kept)
+    elif isinstance(value, list):
+        for member in value:
+            without_logprobs(member, kept)
 
 
 def retold(response: dict[str, Any], model: str, echo: Mapping[str, Any]) -> bool:

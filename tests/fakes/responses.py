@@ -92,7 +92,8 @@ class Engine:
         entries = []
         for piece in pieces:
             told = [{"token": piece, "logprob": -1.5, "top_logprobs": [{"token": piece, "logprob": -1.5}]}]
-            entries += [{**entry, "bytes": list(piece.encode())} for entry in told]
+            raw = {"bytes": list(piece.encode())}
+            entries += [{**entry, **raw, "top_logprobs": [{"token": piece, "logprob": -1.5, **raw}]} for entry in told]
             more = {} if reasoning else {"logprobs": told if logprobs else []}
             self.tell(f"response.{name}.delta", **here, delta=piece, **more)
         whole = "".join(pieces)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import EngineError, EngineTimeout, Refused
+from gateway.protocol.filtering import Blocked
 from gateway.protocol.messages_stream import MessagesEditor
 from gateway.protocol.messages_whole import WholeMessage, as_stream
 from tests.fakes.responses import Word, frame
@@ -192,6 +194,38 @@ def test_a_block_in_an_input_shows_nothing_of_the_hit() -> None:
     assert reason(out) == "refusal"
 
 
+class Ends(Word):
+    """Ends an answer for a reason of its own, as a stop phrase does."""
+
+    why = "stop"
+
+    def feed(self, text: str) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        shown = super().feed(text)
+        if self.blocked is not None:
+            self.blocked = Blocked("rule", finish_reason=self.why)
+        return shown
+
+
+@pytest.mark.parametrize(
+    ("why", "told"), [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal")]
+)
+def test_a_filter_may_end_a_message_for_a_reason_of_its_own(why: str, told: str) -> None:
+    def ending(*_: Any) -> Ends:
+        made = Ends()
+        made.why = why
+        return made
+
+    edit = MessagesEditor(ending, model="m", merge=True)
+    out = play(edit, start() + block(0, "say ze", "bra", "more") + stop())
+    assert (texts(out), reason(out), edit.finish_reasons) == (["say "], told, [why])
+    assert edit.merged()["stop_reason"] == told
+    content = [{"type": "text", "text": "say zebra"}]
+    whole = WholeMessage(json.dumps({"content": content, "stop_reason": "end_turn", "model": "m"}).encode())
+    whole.filter(ending)
+    assert json.loads(whole.close("m", None))["stop_reason"] == told
+    assert whole.finish_reasons == [why]
+
+
 def test_an_input_stays_json() -> None:
     out = play(editor(), start() + block(0, '{"pa":"pap', 'aya\\n","n":1', "}", kind="tool_use") + stop("tool_use"))
     assert json.loads(texts(out)[0]) == {"pa": "******\n", "n": 1}
@@ -340,3 +374,13 @@ def test_a_whole_answer_is_told_as_a_stream() -> None:
         {"type": "thinking", "thinking": "hm", "signature": "5f"}, {"type": "text", "text": "hi"},
         {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
     ]  # fmt: skip
+
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("messages_*.sse"))  # what vLLM 0.32 sent
+
+
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_what_vllm_sent_passes_as_it_came(transcript: Path) -> None:
+    edit = editor(model="smollm2")
+    assert play(edit, transcript.read_bytes()) == transcript.read_bytes()
+    assert edit.merged()["usage"]["output_tokens"] in {8, 40}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import openai.types.responses as models
@@ -164,3 +165,79 @@ def test_each_call_has_its_own_number() -> None:
     edit = ResponsesEditor(lambda *channel: asked.append(channel), model="m")
     edit.feed(Engine().text("a").call("{}").text("b").call("{}").end())
     assert list(dict.fromkeys(asked)) == [(0, "content", 0), (0, "arguments", 0), (0, "arguments", 1)]
+
+
+class Ends(Words):
+    """Ends an answer for a reason of its own, as a stop phrase does."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
+
+    def _take(self, *, end: bool) -> tuple[str, Sequence[Edit]]:
+        try:
+            return super()._take(end=end)
+        except Blocked as blocked:
+            raise Blocked("rule", shown=blocked.shown, edits=blocked.edits, finish_reason=self.why) from None
+
+
+@pytest.mark.parametrize(
+    ("why", "status", "details", "item"),
+    [("stop", "completed", None, "completed"), ("length", "incomplete", {"reason": "max_output_tokens"}, "incomplete")],
+)
+def test_a_filter_may_end_an_answer_for_a_reason_of_its_own(
+    why: str, status: str, details: dict[str, str] | None, item: str
+) -> None:
+    def ending(*_: Any) -> ChannelFilter:
+        return ChannelFilter(lambda: [Stage("a", Ends(why), Run())], Record())
+
+    engine = answer([("message", ["say ze", "bra", "more"])], logprobs=False)
+    edit = ResponsesEditor(ending, model="m")
+    events = told(edit.feed(engine.end()) + edit.close(None))
+    response = events[-1]["response"]
+    assert events[-1]["type"] == f"response.{status}"
+    assert (response["status"], response["incomplete_details"]) == (status, details)
+    assert (response["output"][0]["status"], texts(response["output"][0])) == (item, ["say "])
+    assert edit.finish_reasons == [why]
+    whole = WholeResponse(json.dumps(engine.events[-1]["response"]).encode())
+    whole.filter(ending)
+    once = json.loads(whole.close("m", None))
+    assert (once["status"], once["incomplete_details"], whole.finish_reasons) == (status, details, [why])
+    assert once["output"][0]["status"] == item
+
+
+@pytest.mark.parametrize(("kept", "alternatives"), [(-1, None), (0, 0), (1, 1)])
+def test_the_caller_sees_as_many_logprobs_as_it_asked_for(kept: int, alternatives: int | None) -> None:
+    data = answer([("message", ["a", "b"])]).end()
+    edit = ResponsesEditor(channel, model="m", show_logprobs=kept)
+    events = told(edit.feed(data) + edit.close(None))
+    entries = [entry for event in events if event["type"].endswith("_text.delta") for entry in event["logprobs"]]
+    part = events[-1]["response"]["output"][0]["content"][0]
+    assert [len(entry["top_logprobs"]) for entry in entries] == ([] if alternatives is None else [alternatives] * 2)
+    assert [len(entry["top_logprobs"]) for entry in part["logprobs"]] == (
+        [] if alternatives is None else [alternatives] * 2
+    )
+    assert all(entry["top_logprobs"] for entry in edit.merged()["output"][0]["content"][0]["logprobs"])
+    whole = WholeResponse(json.dumps(edit.merged()).encode())
+    assert json.loads(whole.close("m", None, kept))["output"][0]["content"][0]["logprobs"] == part["logprobs"]
+
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("responses_*.sse"))  # what vLLM 0.32 sent
+
+
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_what_vllm_sent_passes_as_it_came_and_is_masked_throughout(transcript: Path) -> None:
+    data = transcript.read_bytes()
+    edit = ResponsesEditor(channel, model="smollm2")
+    assert edit.feed(data) + edit.close(None) == data
+    assert edit.usage is not None
+    assert edit.usage.completion_tokens
+    edit = ResponsesEditor(channel, model="gpt")
+    for word in (b"France", b"lj", b'"delta":"l"'):  # the engine says another word
+        data = data.replace(word, word.replace(b"l", b"papaya") if b"l" in word else b"papaya")
+    assert b"papaya" in data
+    out = edit.feed(data) + edit.close(None)
+    assert b"papaya" not in out
+    assert b"******" in out
+    assert [event["sequence_number"] for event in told(out)] == list(range(len(told(out))))
+    assert told(out)[-1]["response"]["model"] == "gpt"
