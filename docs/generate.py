@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -72,6 +73,14 @@ def plugins() -> str:
     return "\n\n".join(parts)
 
 
+def plugin_options(name: str) -> str:
+    """Return the options of one plugin, for its own page. Raises ValueError where no such plugin is installed."""
+    for plugin in catalogue():
+        if plugin.name == name:
+            return options_table(plugin.options)
+    raise ValueError(f"docs/plugins/{name}.md: no plugin {name!r} is installed")
+
+
 def env_example() -> str:
     """Return every variable that is read, with its default."""
     lines = ["# Every variable that Sluice reads, with its default. Written by docs/generate.py.", ""]
@@ -88,6 +97,11 @@ def env_example() -> str:
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/configuration.md", "settings"): settings,
     ("docs/configuration.md", "plugins"): plugins,
+}
+PARTS |= {
+    (page.relative_to(ROOT).as_posix(), "options"): partial(plugin_options, page.stem)
+    for page in sorted((ROOT / "docs/plugins").glob("*.md"))
+    if "<!-- generated: options -->" in page.read_text("utf-8")
 }
 #: file -> what makes it
 FILES: dict[str, Callable[[], str]] = {".env.example": env_example}

@@ -55,7 +55,7 @@ class Cutter:
         last = -1
         for at in sorted(kept):
             if at > last + 1:
-                pieces.append(mark)
+                pieces.append(mark.lstrip() if pieces[-1][-1:].isspace() else mark)
             pieces.append(parts[at])
             last = at
         return "".join(pieces)
