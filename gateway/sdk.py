@@ -129,7 +129,7 @@ class Exchange:
 
     def reading(self) -> Reading:
         """Return the texts as one, a line apart, and what is known of it: where that is clean, each of them is."""
-        said = [text.text for text in self.texts()]
+        said = [text.text for text in self._texts or self.texts()]
         if said != self._said:
             self._said, self._reading = said, Reading("\n".join(said))
         return self._reading

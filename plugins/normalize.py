@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from gateway.sdk import WIDE_MARKS, Exchange, Options, Plugin
+from gateway.sdk import WIDE_MARKS, Exchange, Options, Plugin, Reading
 
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 #: Terminal escape sequences, whole: CSI (colours, cursor), OSC and its like (titles, links) with their end, the rest.
@@ -44,9 +44,11 @@ class Normalize(Plugin):
     def on_request(self, exchange: Exchange) -> None:
         """Rewrite every text that needs it."""
         reading = exchange.reading()
+        if self._narrow is not None and not reading.text.isascii():
+            narrowed = self._narrow.marks(reading.text)
+            if narrowed is not reading.text:
+                reading = _put(exchange, narrowed)
         if reading.ordinary:
-            if self._narrow is not None and not reading.text.isascii():
-                self._narrow_marks(exchange, reading.text, self._narrow)
             return
         for text in exchange.texts():
             plain = text.text
@@ -56,17 +58,15 @@ class Normalize(Plugin):
                 plain = without_controls(plain)
             text.replace(plain)
 
-    @staticmethod
-    def _narrow_marks(exchange: Exchange, joined: str, narrow: _Narrower) -> None:
-        """Rewrite texts in which nothing but marks can be unwanted: all at once, for each keeps its length."""
-        narrowed = narrow.marks(joined)
-        if narrowed is joined:
-            return
-        start = 0
-        for text in exchange.texts():
-            end = start + len(text.text)
-            text.replace(narrowed[start:end])
-            start = end + 1
+
+def _put(exchange: Exchange, joined: str) -> Reading:
+    """Put what was rewritten in one go, each text as long as it was, into its places."""
+    start = 0
+    for text in exchange.texts():
+        end = start + len(text.text)
+        text.replace(joined[start:end])
+        start = end + 1
+    return exchange.reading()
 
 
 class _Narrower:

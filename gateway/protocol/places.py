@@ -99,17 +99,18 @@ def _anything(found: list[Text], container: Any, at: Any, path: str, role: str |
 def _messages(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
     """A conversation, or several (embeddings)."""
     messages = container[at]
-    if not isinstance(messages, list) or not {dict, list} & set(map(type, messages)):
+    if not isinstance(messages, list) or {dict, list}.isdisjoint(map(type, messages)):
         _anything(found, container, at, path, role)
         return
     for index, message in enumerate(messages):
+        if type(message) is dict and len(message) == 2:  # nearly all of them
+            said = message.get("role")
+            if type(said) is str and said in _ROLES and type(message.get("content")) is str:
+                found.append(Text(message, "content", f"{path}[{index}].content", said))
+                continue
         place = f"{path}[{index}]"
         if isinstance(message, dict):
-            said, content = message.get("role"), message.get("content")
-            if len(message) == 2 and isinstance(content, str) and isinstance(said, str) and said in _ROLES:
-                found.append(Text(message, "content", f"{place}.content", said))  # nearly all of them
-            else:
-                _message(found, message, place)
+            _message(found, message, place)
         elif isinstance(message, list) and path.count("[") == 0:
             _messages(found, messages, index, place, role)
         else:

@@ -19,8 +19,16 @@ class Reading:
     and their marks, full-width ones only of WIDE_MARKS, and a few common signs; of nothing else.
     """
 
-    __slots__ = ("ordinary", "text")
+    __slots__ = ("_ordinary", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.ordinary = _ordinary(text) is not None
+        self._ordinary: bool | None = None
+
+    @property
+    def ordinary(self) -> bool:
+        """Is it? Found out when somebody asks, and once."""
+        known = self._ordinary
+        if known is None:
+            known = self._ordinary = _ordinary(self.text) is not None
+        return known

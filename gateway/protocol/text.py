@@ -36,7 +36,10 @@ class Text:
     def replace(self, new: str) -> None:
         """Put ``new`` in the place of the whole text."""
         if new != self.text:
-            self.edit([(0, len(self.text), new)])
+            if type(self) is Text:  # nearly always
+                self.text = self._container[self._at] = new
+            else:
+                self.edit([(0, len(self.text), new)])
 
     def _write(self, new: str) -> None:
         self.text = self._container[self._at] = new
