@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import structlog
 from pydantic import Field, field_validator, model_validator
@@ -55,7 +55,7 @@ class FallbackOptions(Options):
     )
     model: str | None = Field(default=None, description="asked first, if given; a text follows where it fails too")
     model_s: float = Field(
-        default=4.0, gt=0, description="how long that model may take; the entry's timeout_s has to be longer"
+        default=30.0, gt=0, description="how long that model may take; the entry's timeout_s has to be longer"
     )
     first_token_s: float = Field(default=10.0, gt=0, description="what `first_token_late` calls late, in a stream")
 
@@ -81,6 +81,7 @@ class Fallback(Plugin):
 
     Options = FallbackOptions
     options: FallbackOptions
+    timeout_s: ClassVar[float] = 60.0
 
     def __init__(self, options: FallbackOptions) -> None:
         super().__init__(options)

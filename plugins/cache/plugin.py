@@ -78,11 +78,22 @@ class Cache(Plugin):
         asked = exchange.state.get(self.name)
         if asked is None or not _is_worth_keeping(answer.body) or "fallback" in exchange.extra:
             return
+        shown = exchange.show_logprobs
+        if shown is not None and shown >= 0:  # there are more in it than the caller is to see
+            return
         said = exchange.extra.get("json")
         if isinstance(said, Mapping) and said.get("valid") is False:
             return
-        kept = _Kept(_counted(answer.body), list(exchange.record.tags), dict(exchange.extra))
+        kept = _Kept(
+            _counted(answer.body if shown is None else _without_logprobs(answer.body)),
+            list(exchange.record.tags),
+            dict(exchange.extra),
+        )
         self._memory.put(asked, _encode(kept), monotonic())
+
+
+def _without_logprobs(body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "choices": [{**choice, "logprobs": None} for choice in body["choices"]]}
 
 
 def _counted(body: dict[str, Any]) -> dict[str, Any]:

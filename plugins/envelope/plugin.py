@@ -64,6 +64,8 @@ class Envelope(Plugin):
         """Ask the engine for the tokens of its answer, where they are told."""
         if exchange.shape is not self.shape:
             return
+        if exchange.show_logprobs == -1:  # another plugin asks for them too, and would take them out again
+            exchange.show_logprobs = 0
         if exchange.route == "/v1/chat/completions":
             exchange.request["logprobs"] = True
         elif exchange.route == "/v1/completions" and exchange.request.get("logprobs") is None:

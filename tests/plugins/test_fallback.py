@@ -23,6 +23,7 @@ from gateway.record import Record
 from gateway.sdk import Answer, Exchange, Plugin, Refused, Reply
 from gateway.testing import COMPLETIONS, Played, play
 from plugins.fallback import Fallback, best, languages
+from tests.plugins.pages import example
 
 
 def fallback(**options: Any) -> Fallback:
@@ -294,3 +295,11 @@ def test_a_relative_is_better_than_nothing() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         Fallback.Options.model_validate({"text": "Later.", **options})
+
+
+async def test_the_example_on_its_page_is_true() -> None:
+    options, (request, answer) = example("fallback")
+    played = await play(Fallback(Fallback.Options.model_validate(options)), request, NoEngineAvailable("Away."))
+    assert played.reply is not None
+    varying = {"id": "chatcmpl-req-1", "created": answer["created"]}
+    assert {**played.reply.body, **varying, "sluice": played.extra} == answer

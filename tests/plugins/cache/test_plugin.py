@@ -10,6 +10,7 @@ from gateway.errors import NoEngineAvailable
 from gateway.sdk import Exchange, Plugin
 from gateway.testing import COMPLETIONS, Played, play
 from plugins.cache import Cache
+from tests.plugins.pages import example
 
 
 def cache(**options: Any) -> Cache:
@@ -85,6 +86,24 @@ async def test_completions_are_kept_too() -> None:
     assert again.reply.body["choices"][0]["text"] == "a"
 
 
+class Curious(Plugin):
+    """Asks for logprobs on its own account."""
+
+    def on_request(self, exchange: Exchange) -> None:
+        exchange.request["logprobs"] = True
+        exchange.show_logprobs = self.options
+
+
+async def test_logprobs_that_the_caller_is_not_to_see_are_not_kept() -> None:
+    choice = {"index": 0, "message": {"content": "a"}, "finish_reason": "stop", "logprobs": {"content": []}}
+    for shown, kept in ((-1, True), (0, False)):
+        plugin = cache()
+        await play([plugin, Curious(shown)], request(), {"object": "chat.completion", "choices": [choice]})
+        again = await play(plugin, request(), "b")
+        assert (again.reply is not None) is kept
+        assert again.reply is None or again.reply.body["choices"][0]["logprobs"] is None
+
+
 @pytest.mark.parametrize("finish", ["content_filter", "repetition", None])
 async def test_an_answer_that_did_not_end_by_itself_is_not_kept(finish: str | None) -> None:
     plugin = cache()
@@ -155,3 +174,12 @@ async def test_a_stopped_cache_has_forgotten_everything() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         Cache.Options.model_validate(options)
+
+
+async def test_the_example_on_its_page_is_true() -> None:
+    options, (asked, answer) = example("cache")
+    plugin = cache(**options)
+    await play(plugin, asked, answer)
+    again = await play(plugin, asked, "Three.")
+    assert again.reply is not None
+    assert again.reply.body == answer
