@@ -49,11 +49,13 @@ class AnswerSanity(Plugin):
         """See what only the whole shows: that there is nothing, or that the engine itself had to end it."""
         if exchange.route not in _ROUTES:
             return
+        stopped = any(hit.plugin == self.name and hit.action == "stop" for hit in exchange.record.hits)
+        no_end = "max_tokens" in exchange.filled and not stopped  # the ceiling is the model's, not the caller's
         for choice in answer.body.get("choices") or ():
             reason = choice.get("finish_reason")
             if reason == "repetition":  # vLLM's own repetition_detection
                 note(exchange, self.name, LOOPING)
-            elif reason == "length" and "max_tokens" in exchange.filled:  # the model's ceiling, not the caller's
+            elif reason == "length" and no_end:
                 note(exchange, self.name, ENDLESS)
             if reason != "content_filter" and _is_empty(choice):
                 note(exchange, self.name, EMPTY)

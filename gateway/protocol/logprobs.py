@@ -9,6 +9,9 @@ import msgspec
 
 Edits = Sequence[tuple[int, int, str]]
 
+#: What some engines write is no JSON; -9999 is vLLM's own floor of a log probability.
+CONSTANTS = {"-Infinity": -9999.0, "Infinity": 9999.0, "NaN": None}
+
 
 class LogprobQueue:
     """The logprobs (and token ids) of one choice's chunks whose text has not all been shown, in order.

@@ -6,6 +6,7 @@ frame of the answer is kept back until ``close``, so that what is said about the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ import msgspec
 from gateway.errors import EngineError, Failure
 from gateway.protocol import failures, sse
 from gateway.protocol.arguments import ArgumentsFilter
-from gateway.protocol.logprobs import LogprobQueue, trimmed
+from gateway.protocol.logprobs import CONSTANTS, LogprobQueue, trimmed
 
 NONSENSE = "The model's server sent an answer that could not be understood."
 BROKE_OFF = "The model's server ended the answer before it was complete."
@@ -208,8 +209,10 @@ class StreamEditor:
         try:
             chunk = decode_chunk(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            self.failure = failures.from_event(payload) or EngineError(NONSENSE)
-            return b""
+            if (mended := _finite(payload)) is None:
+                self.failure = failures.from_event(payload) or EngineError(NONSENSE)
+                return b""
+            frame, payload, chunk = sse.encode(mended), mended, decode_chunk(mended)
         if chunk.choices is None:
             self.failure = failures.from_event(payload) or EngineError(NONSENSE)
             return b""
@@ -455,6 +458,18 @@ class StreamEditor:
         head = {key: body[key] for key in ("id", "object", "created") if key in body}
         used = {"prompt_tokens": prompt, "completion_tokens": self.chunks, "total_tokens": prompt + self.chunks}
         return sse.encode(msgspec.json.encode({**head, "model": self._model, "choices": [], "usage": used}))
+
+
+def _finite(payload: bytes) -> bytes | None:
+    """Write -Infinity and NaN in logprobs as numbers that JSON has; None where that does not make a chunk of it."""
+    if b"Infinity" not in payload and b"NaN" not in payload:
+        return None
+    try:
+        mended = msgspec.json.encode(json.loads(payload, parse_constant=CONSTANTS.__getitem__))
+        decode_chunk(mended)
+    except (ValueError, RecursionError):
+        return None
+    return mended
 
 
 def reason_of(blocked: Any) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from gateway.errors import EngineError
 from gateway.protocol import sse
 from gateway.protocol.arguments import ArgumentsFilter
-from gateway.protocol.logprobs import masked, trimmed
+from gateway.protocol.logprobs import CONSTANTS, masked, trimmed
 from gateway.protocol.stream import (
     ABORTED,
     BROKE_OFF,
@@ -26,7 +26,7 @@ from gateway.protocol.stream import (
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
 FLOOR = -9999.0
-_CONSTANTS = {"-Infinity": FLOOR, "Infinity": -FLOOR, "NaN": None}
+_CONSTANTS = CONSTANTS
 
 
 class WholeAnswer:
