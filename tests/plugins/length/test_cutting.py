@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.length.cutting import Cutter, Way
-from plugins.length.ranking import ranked
 from plugins.length.sentences import sentences
 
 WAYS = ("head", "tail", "semantic")
@@ -81,30 +80,6 @@ def test_where_first_and_last_are_too_long_their_ends_are_kept() -> None:
     assert cut.startswith("Alpha xxx")
     assert cut.endswith("yyy omega.")
     assert (len(cut), cut.count(MARK)) == (60, 1)
-
-
-@given(st.lists(TEXTS, max_size=12), st.integers(0, 5))
-def test_the_order_names_every_part_once_first_and_last_before_all(parts: list[str], outliers: int) -> None:
-    order = ranked(parts, outliers)
-    assert sorted(order) == list(range(len(parts)))
-    assert set(order[:2]) == {0, len(parts) - 1} or len(parts) < 2
-
-
-def test_outliers_are_least_like_the_first_the_rest_least_like_the_whole() -> None:
-    parts = [
-        "red green blue.",
-        "red green cyan.",
-        "red apple pear.",
-        "stone water fire.",
-        "green blue sky.",
-        "red end.",
-    ]
-    assert ranked(parts, 1)[2] == 3
-    assert ranked(parts, 0)[2:].index(3) == 0
-
-
-def test_a_separator_is_kept_last() -> None:
-    assert ranked(["One two three.", "-----", "Four five six.", "Seven eight."], 3)[-1] == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
