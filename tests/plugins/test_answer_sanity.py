@@ -13,6 +13,7 @@ from gateway.sdk import Blocked
 from gateway.testing import Played, play
 from plugins.answer_sanity import AnswerSanity, SanityFilter
 from tests.plugins.exchanges import chat
+from tests.plugins.pages import example
 
 PROSE = " ".join(f"Sentence number {number} says something else about {number * 7919}." for number in range(200))
 LOOP = "I am happy to help you with that. " * 60
@@ -129,3 +130,11 @@ def test_little_is_kept() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AnswerSanity.Options.model_validate(options)
+
+
+async def test_the_example_of_its_page_is_what_happens() -> None:
+    options, (request, answered) = example("answer_sanity")
+    plugin = AnswerSanity(AnswerSanity.Options.model_validate(options))
+    answer = await play(plugin, {**request, "stream": False}, "")
+    assert answer.body["choices"] == answered["choices"]
+    assert {**answer.extra, **({"tags": answer.tags} if answer.tags else {})} == answered.get("sluice", {})

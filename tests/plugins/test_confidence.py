@@ -16,6 +16,7 @@ from gateway.protocol.stream import StreamEditor
 from gateway.protocol.whole import WholeAnswer
 from gateway.testing import Played, play
 from plugins.confidence import Confidence, margin, measure
+from tests.plugins.pages import example
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "q"}], "stream": False}
 logprobs = st.floats() | st.none() | st.text(max_size=2) | st.integers()
@@ -202,3 +203,9 @@ def test_without_the_plugin_the_engine_s_bytes_are_left_alone() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Confidence.Options.model_validate(options)
+
+
+async def test_the_example_of_its_page_is_what_happens() -> None:
+    options, (request, told) = example("confidence")
+    answer = await play(Confidence(Confidence.Options.model_validate(options)), request, said(UNSURE))
+    assert {**answer.extra, "tags": answer.tags} == told

@@ -13,6 +13,7 @@ from gateway.sdk import Blocked, Edit, TextFilter
 from gateway.testing import Played, play
 from plugins.stop_phrases import EchoFilter, PhraseFilter, StopPhrases
 from tests.plugins.exchanges import chat
+from tests.plugins.pages import example
 
 PROMPT = "What is the capital of France?"
 phrases = st.lists(st.text("ab#", min_size=1, max_size=5), max_size=4)
@@ -116,3 +117,13 @@ async def test_the_echo_can_be_left() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         StopPhrases.Options.model_validate(options)
+
+
+async def test_the_example_of_its_page_is_what_happens() -> None:
+    options, (request, answered) = example("stop_phrases")
+    plugin = StopPhrases(StopPhrases.Options.model_validate(options))
+    answer = await play(
+        plugin, {**request, "stream": False}, "What is the capital of France?\n\nParis.\nUser: And of Italy?"
+    )
+    assert answer.body["choices"] == answered["choices"]
+    assert {**answer.extra, **({"tags": answer.tags} if answer.tags else {})} == answered.get("sluice", {})

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from gateway.sdk import Failure, Refused
 from gateway.testing import Played, play
 from plugins.json_answer import JsonAnswer
+from tests.plugins.pages import example
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FORM = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
@@ -174,3 +175,11 @@ def test_wrong_options_are_told(options: dict[str, Any], line: str) -> None:
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(ValidationError):
         plugin(retry=1)
+
+
+async def test_the_example_of_its_page_is_what_happens() -> None:
+    options, (request, answered) = example("json_answer")
+    plugin = JsonAnswer(JsonAnswer.Options.model_validate(options))
+    answer = await play(plugin, {**request, "stream": False}, '```json\n{"city": "Paris",}\n```')
+    assert answer.body["choices"] == answered["choices"]
+    assert {**answer.extra, **({"tags": answer.tags} if answer.tags else {})} == answered.get("sluice", {})
