@@ -81,8 +81,9 @@ class Cache(Plugin):
         shown = exchange.show_logprobs
         if shown is not None and shown >= 0:  # there are more in it than the caller is to see
             return
-        said = exchange.extra.get("json")
-        if isinstance(said, Mapping) and said.get("valid") is False:
+        said = exchange.extra.get("json")  # of one choice, or of each
+        each = said if isinstance(said, list) else [said]
+        if any(isinstance(one, Mapping) and one.get("valid") is False for one in each):
             return
         kept = _Kept(
             _counted(answer.body if shown is None else _without_logprobs(answer.body)),

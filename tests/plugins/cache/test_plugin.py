@@ -128,7 +128,9 @@ class Says(Plugin):
         exchange.tag("soft")
 
 
-@pytest.mark.parametrize("extra", [{"fallback": {"reason": "engine_error"}}, {"json": {"valid": False}}])
+@pytest.mark.parametrize(
+    "extra", [{"fallback": {"reason": "engine_error"}}, {"json": {"valid": False}}, {"json": [{"valid": False}]}]
+)
 async def test_substitutes_and_broken_answers_are_not_kept(extra: dict[str, Any]) -> None:
     plugin = cache()
     await play([plugin, Says(extra)], request(), "a")
