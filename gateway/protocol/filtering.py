@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 
 class Channel(NamedTuple):
@@ -44,3 +44,29 @@ class Blocked(Exception):
                  finish_reason: str = "content_filter") -> None:  # fmt: skip
         super().__init__(rule)
         self.rule, self.tag, self.shown, self.edits, self.finish_reason = rule, tag, shown, edits, finish_reason
+
+
+class Filter(Protocol):
+    """What the pipeline gives for a channel: positions are code points of the channel's original text."""
+
+    blocked: Any
+    fed: int
+    told: int
+
+    def feed(self, text: str) -> tuple[str, Sequence[Any]]:
+        """Take a piece, return what may be shown and the edits made."""
+
+    def finish(self) -> tuple[str, Sequence[Any]]:
+        """Return what was held back."""
+
+    def whole(self, text: str) -> tuple[str, Sequence[Any]]:
+        """Take a text that is all there is."""
+
+
+MakeFilter = Callable[[int, str, int], Filter | None]
+"""Makes the filter of a channel from choice, kind and tool call; None where nothing watches it."""
+
+
+def reason_of(blocked: Any) -> str:
+    """Return the finish_reason that a filter's block gives: its own, or the content filter's."""
+    return getattr(blocked, "finish_reason", "content_filter")

@@ -11,12 +11,13 @@ import msgspec
 
 from gateway.errors import EngineError, Failure
 from gateway.protocol import messages, sse
+from gateway.protocol.chunks import Usage
 from gateway.protocol.messages_places import block_places
 from gateway.protocol.messages_whole import REASONS, Counted, ended_by
 from gateway.protocol.named import event as written
 from gateway.protocol.named import payload_of
 from gateway.protocol.parts import ArgumentsChannel, TextChannel, channel_for
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, Usage, with_extra
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
 
 #: A delta's type -> kind of channel, the field with its text, and the type of block that it belongs to.
 _DELTAS = {

@@ -8,10 +8,11 @@ import msgspec
 
 from gateway.errors import EngineError
 from gateway.protocol import failures
+from gateway.protocol.chunks import Usage
 from gateway.protocol.messages_places import block_places
 from gateway.protocol.named import event
 from gateway.protocol.parts import fed, write
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, Usage, with_extra
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
 
 #: What the record calls the end of an answer.
 REASONS = {

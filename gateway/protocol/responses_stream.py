@@ -15,12 +15,13 @@ from gateway.errors import EngineError, Failure
 from gateway.protocol import responses, sse
 from gateway.protocol import responses_events as known
 from gateway.protocol import responses_whole as whole
+from gateway.protocol.chunks import Usage
 from gateway.protocol.named import Numbers, payload_of
 from gateway.protocol.parts import TEXTS, Part, Place, channel_for, write
 from gateway.protocol.responses_events import Event, Key, Open, Where
 from gateway.protocol.responses_places import item_places, part_places
 from gateway.protocol.responses_shown import Shown
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, Usage, with_extra
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
 
 
 class ResponsesEditor:

@@ -10,10 +10,11 @@ import msgspec
 
 from gateway.errors import EngineError
 from gateway.protocol import failures
+from gateway.protocol.chunks import Usage
 from gateway.protocol.logprobs import trimmed
 from gateway.protocol.parts import Place, fed, write
 from gateway.protocol.responses_places import item_places
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, Usage, with_extra
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
 from gateway.protocol.whole import _CONSTANTS
 
 #: What the record calls the end of an answer, by its status and the reason why it is incomplete.

@@ -10,19 +10,9 @@ import msgspec
 from gateway.errors import EngineError
 from gateway.protocol import sse
 from gateway.protocol.arguments import ArgumentsFilter
+from gateway.protocol.chunks import ABORTED, TEXT_KINDS, Chunk, Usage, decode_chunk
 from gateway.protocol.logprobs import CONSTANTS, masked, trimmed
-from gateway.protocol.stream import (
-    ABORTED,
-    BROKE_OFF,
-    NONSENSE,
-    TEXT_KINDS,
-    Chunk,
-    MakeFilter,
-    Usage,
-    decode_chunk,
-    reason_of,
-    with_extra,
-)
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, reason_of, with_extra
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
 FLOOR = -9999.0

@@ -6,10 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import EngineError
+from gateway.protocol import stream as stream_module
 from gateway.protocol.stream import StreamEditor
 
 
@@ -17,7 +19,8 @@ class Word:
     """Masks "papaya", blocks "zebra"; holds back while either may come."""
 
     def __init__(self) -> None:
-        self.pending, self.fed, self.told, self.blocked = "", 0, 0, None
+        self.pending, self.fed, self.told = "", 0, 0
+        self.blocked: str | None = None
 
     def feed(self, text: str) -> tuple[str, Sequence[tuple[int, int, str]]]:
         self.fed += len(text)
@@ -26,6 +29,9 @@ class Word:
 
     def finish(self) -> tuple[str, Sequence[tuple[int, int, str]]]:
         return self._take(end=True)
+
+    def whole(self, text: str) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        raise AssertionError(f"nothing in a stream is whole: {text}")
 
     def _take(self, *, end: bool) -> tuple[str, Sequence[tuple[int, int, str]]]:
         shown, edits = "", []
@@ -42,8 +48,12 @@ class Word:
         return shown, edits
 
 
-def editor(*, choices: int = 1, usage: bool = False, watch: bool = True, model: str = "m", merge: bool = False) -> StreamEditor:
-    return StreamEditor(lambda *_: Word() if watch else None, model=model, choices=choices, want_usage=usage, merge=merge)
+def editor(
+    *, choices: int = 1, usage: bool = False, watch: bool = True, model: str = "m", merge: bool = False
+) -> StreamEditor:
+    return StreamEditor(
+        lambda *_: Word() if watch else None, model=model, choices=choices, want_usage=usage, merge=merge
+    )
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, index: int = 0, **more: Any) -> bytes:
@@ -61,7 +71,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 def say(*texts: str, **more: Any) -> bytes:
-    return b"".join([chunk({"role": "assistant", "content": ""}), *(chunk({"content": text}, **more) for text in texts)])
+    return b"".join(
+        [chunk({"role": "assistant", "content": ""}), *(chunk({"content": text}, **more) for text in texts)]
+    )
 
 
 def play(edit: StreamEditor, data: bytes, cuts: Sequence[int] = (), extra: dict[str, Any] | None = None) -> bytes:
@@ -128,10 +140,17 @@ def test_a_block_ends_the_choice_with_the_text_before_it_and_nothing_of_it() -> 
 
 
 def test_choices_are_independent() -> None:
-    stream = b"".join([
-        chunk({"content": "ze"}), chunk({"content": "hello "}, index=1), chunk({"content": "bra"}),
-        chunk({"content": "world"}, index=1), chunk({"content": ""}, "stop"), chunk({"content": ""}, "stop", index=1), DONE,
-    ])
+    stream = b"".join(
+        [
+            chunk({"content": "ze"}),
+            chunk({"content": "hello "}, index=1),
+            chunk({"content": "bra"}),
+            chunk({"content": "world"}, index=1),
+            chunk({"content": ""}, "stop"),
+            chunk({"content": ""}, "stop", index=1),
+            DONE,
+        ]
+    )
     out = play(editor(choices=2), stream)
     assert (text_of(out, 0), ends_of(out, 0)) == ("", ["content_filter"])
     assert (text_of(out, 1), ends_of(out, 1)) == ("hello world", ["stop"])
@@ -150,14 +169,22 @@ def tool(arguments: str | None, index: int = 0, **more: Any) -> bytes:
 
 
 def test_tool_arguments_are_filtered_value_by_value_and_stay_json() -> None:
-    stream = b"".join([
-        tool("", id="a", function={"name": "f"}), tool('{"x": "pap'), tool('aya", "pap'), tool('aya": 1}'),
-        chunk({}, "tool_calls"), DONE,
-    ])
+    stream = b"".join(
+        [
+            tool("", id="a", function={"name": "f"}),
+            tool('{"x": "pap'),
+            tool('aya", "pap'),
+            tool('aya": 1}'),
+            chunk({}, "tool_calls"),
+            DONE,
+        ]
+    )
     out = play(editor(), stream)
     joined = "".join(
         call["function"].get("arguments") or ""
-        for event in events(out) for c in event["choices"] for call in c["delta"].get("tool_calls", ())
+        for event in events(out)
+        for c in event["choices"]
+        for call in c["delta"].get("tool_calls", ())
     )
     assert json.loads(joined) == {"x": "******", "papaya": 1}
     assert ends_of(out) == ["tool_calls"]
@@ -168,34 +195,79 @@ def test_an_escaped_pair_cut_between_deltas_keeps_its_bytes() -> None:
     out = play(editor(), stream)
     joined = "".join(
         call["function"]["arguments"]
-        for event in events(out) for c in event["choices"] for call in c["delta"].get("tool_calls", ())
+        for event in events(out)
+        for c in event["choices"]
+        for call in c["delta"].get("tool_calls", ())
     )
     assert joined == '{"m":"\\ud83d\\ude00"}'
 
 
 def logprobs(*tokens: str) -> dict[str, Any]:
-    return {"content": [{"token": t, "logprob": -0.5, "bytes": list(t.encode()), "top_logprobs": [{"token": t}]} for t in tokens]}
+    return {
+        "content": [
+            {"token": t, "logprob": -0.5, "bytes": list(t.encode()), "top_logprobs": [{"token": t}]} for t in tokens
+        ]
+    }
 
 
 def test_logprobs_never_tell_what_the_text_does_not() -> None:
-    stream = b"".join([
-        chunk({"content": "eat pa"}, logprobs=logprobs("eat", " ", "pa")), chunk({"content": "paya"}, logprobs=logprobs("paya")),
-        chunk({"content": " now"}, logprobs=logprobs(" now")), chunk({"content": " ze"}, logprobs=logprobs(" ze")),
-        chunk({"content": "bra"}, logprobs=logprobs("bra")), DONE,
-    ])
+    stream = b"".join(
+        [
+            chunk({"content": "eat pa"}, logprobs=logprobs("eat", " ", "pa")),
+            chunk({"content": "paya"}, logprobs=logprobs("paya")),
+            chunk({"content": " now"}, logprobs=logprobs(" now")),
+            chunk({"content": " ze"}, logprobs=logprobs(" ze")),
+            chunk({"content": "bra"}, logprobs=logprobs("bra")),
+            DONE,
+        ]
+    )
     out = play(editor(), stream)
-    tokens = [e["token"] for event in events(out) for c in event["choices"] for e in (c["logprobs"] or {}).get("content", ())]
+    tokens = [
+        e["token"] for event in events(out) for c in event["choices"] for e in (c["logprobs"] or {}).get("content", ())
+    ]
     assert tokens == ["eat", " ", "**", "****", " now"]
     assert b'"pa"' not in out
     assert b'"bra"' not in out
 
 
 def test_logprobs_of_text_that_was_only_held_come_with_it() -> None:
-    stream = chunk({"content": "pa"}, logprobs=logprobs("pa")) + chunk({"content": "x"}, "stop", logprobs=logprobs("x")) + DONE
+    stream = (
+        chunk({"content": "pa"}, logprobs=logprobs("pa"))
+        + chunk({"content": "x"}, "stop", logprobs=logprobs("x"))
+        + DONE
+    )
     out = play(editor(), stream)
     assert text_of(out) == "pax"
-    tokens = [e["token"] for event in events(out) for c in event["choices"] for e in (c["logprobs"] or {}).get("content", ())]
+    tokens = [
+        e["token"] for event in events(out) for c in event["choices"] for e in (c["logprobs"] or {}).get("content", ())
+    ]
     assert tokens == ["pa", "x"]
+
+
+pieces = st.lists(
+    st.one_of(
+        st.sampled_from(["pa", "pay", "papaya ", "ze", "zeb", "zebra", "a b", "你好", '\n"', "", "p"]).map(
+            lambda t: chunk({"content": t})
+        ),
+        st.sampled_from(["pa", "ya", "x"]).map(lambda t: chunk({"content": t}, logprobs=logprobs(t))),
+        st.just(chunk({"role": "assistant", "content": ""})),
+        st.just(chunk({"reasoning": "pa"})),
+        st.sampled_from(["b", "pa"]).map(lambda t: chunk({"content": t}, index=1)),
+    ),
+    max_size=12,
+)
+
+
+@given(pieces, st.sampled_from(["m", "alias"]))
+def test_chunks_of_a_known_form_are_told_as_if_each_had_been_read(said: list[bytes], model: str) -> None:
+    data = b"".join([*said, chunk({"content": "pa"}, "stop"), chunk({}, "stop", index=1), usage_chunk(), DONE])
+    quick = editor(choices=2, usage=True, model=model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_module, "FORMS", 0)
+        slow = editor(choices=2, usage=True, model=model)
+    assert events(play(quick, data)) == events(play(slow, data))
+    told = ("events", "chars", "chunks", "finish_reasons", "complete", "abort", "done")
+    assert [getattr(quick, name) for name in told] == [getattr(slow, name) for name in told]
 
 
 def test_usage_that_was_not_asked_for_is_dropped_but_known() -> None:
@@ -247,7 +319,15 @@ def test_rubbish_is_a_failure() -> None:
 
 def test_a_stream_can_be_put_together_as_it_was_shown() -> None:
     edit = editor(merge=True)
-    play(edit, say("eat papaya") + tool('{"a"', id="t", function={"name": "f"}) + tool(":1}") + chunk({}, "stop") + usage_chunk() + DONE)
+    play(
+        edit,
+        say("eat papaya")
+        + tool('{"a"', id="t", function={"name": "f"})
+        + tool(":1}")
+        + chunk({}, "stop")
+        + usage_chunk()
+        + DONE,
+    )
     whole = edit.merged()
     message = whole["choices"][0]["message"]
     assert message["content"] == "eat ******"

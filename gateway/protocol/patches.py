@@ -1,0 +1,107 @@
+"""What changes in a chunk, and how it is written into it: all else in the chunk stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.protocol import sse
+
+
+class Patch:
+    """What has to change in one choice of one chunk."""
+
+    __slots__ = ("drop", "finish_reason", "logprobs", "tails", "texts", "tools")
+
+    def __init__(self, content: str | None = None, *, drop: bool = False) -> None:
+        self.texts: dict[str, str] = {} if content is None else {"content": content}
+        self.tools: dict[int, str] = {}  # position in the chunk's tool_calls -> arguments
+        self.tails: list[tuple[str, int, str]] = []  # kind, tool, held text that found no place in this chunk
+        self.logprobs: tuple[Any, Any] | None = None  # logprobs and token_ids to show
+        self.finish_reason: str | None = None
+        self.drop = drop
+
+
+def patched(payload: bytes, patches: dict[int, Patch], model: str) -> bytes:
+    """Write the chunk anew with its patches; held text without a place of its own gets a frame before it."""
+    body = msgspec.json.decode(payload)
+    if "model" in body:
+        body["model"] = model
+    frames: list[bytes] = []
+    kept = []
+    for position, choice in enumerate(body["choices"]):
+        patch = patches.get(position)
+        if patch is None:
+            kept.append(choice)
+            continue
+        for kind, tool, tail in patch.tails:
+            frames.append(
+                sse.encode(msgspec.json.encode({**body, "choices": [_tail_choice(choice, kind, tool, tail)]}))
+            )
+        if not patch.drop and _apply(choice, patch):
+            kept.append(choice)
+    if kept or not body["choices"]:
+        frames.append(sse.encode(msgspec.json.encode({**body, "choices": kept})))
+    return b"".join(frames)
+
+
+def named(frame: bytes, model: str | None, name: str) -> bytes:
+    """Give a frame the name of its model that the caller used."""
+    if model == name or model is None:
+        return frame
+    mine = msgspec.json.encode(model)
+    for colon in (b'"model":', b'"model": '):
+        if colon + mine in frame:  # unescaped quotes: never inside a text
+            return frame.replace(colon + mine, colon + msgspec.json.encode(name), 1)
+    body = msgspec.json.decode(sse.payload(frame) or b"{}")
+    return sse.encode(msgspec.json.encode({**body, "model": name}))
+
+
+def _tail_choice(choice: dict[str, Any], kind: str, tool: int, tail: str) -> dict[str, Any]:
+    head = {"index": choice.get("index", 0)}
+    if "delta" not in choice:
+        return {**head, "text": tail, "logprobs": None, "finish_reason": None}
+    delta: dict[str, Any] = {kind: tail}
+    if kind == "arguments":
+        call = {"function": {"arguments": tail}}
+        delta = {"function_call": call["function"]} if tool < 0 else {"tool_calls": [{"index": tool, **call}]}
+    return {**head, "delta": delta, "logprobs": None, "finish_reason": None}
+
+
+def _apply(choice: dict[str, Any], patch: Patch) -> bool:
+    """Write a patch into a choice; False if nothing is left to tell."""
+    delta = choice.get("delta")
+    for kind, text in patch.texts.items():
+        if delta is None:
+            choice["text"] = text
+        else:
+            delta[kind] = text
+    if delta is not None:
+        for position, text in patch.tools.items():
+            call = delta["function_call"] if position < 0 else delta["tool_calls"][position]["function"]
+            call["arguments"] = text
+    if patch.logprobs is not None:
+        choice["logprobs"], ids = patch.logprobs
+        if "token_ids" in choice:
+            choice["token_ids"] = ids
+    if patch.finish_reason is not None:
+        choice["finish_reason"] = patch.finish_reason
+        if "stop_reason" in choice:
+            choice["stop_reason"] = None
+    return _tells(choice, patch)
+
+
+def _tells(choice: dict[str, Any], patch: Patch) -> bool:
+    if choice.get("finish_reason") is not None or choice.get("logprobs"):
+        return True
+    delta = choice.get("delta")
+    if delta is None:
+        return bool(choice.get("text"))
+    calls = delta.get("tool_calls") or []
+    if any(call.get("id") or (call.get("function") or {}).get("name") for call in calls):
+        return True
+    if any((call.get("function") or {}).get("arguments") for call in calls):
+        return True
+    rest = {key: value for key, value in delta.items() if key not in {*patch.texts, "tool_calls"}}
+    return any(rest.values()) or any(delta.get(kind) for kind in patch.texts)

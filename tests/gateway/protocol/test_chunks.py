@@ -1,0 +1,30 @@
+"""Of a chunk the fields that carry text are read; numbers that JSON does not have are mended."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gateway.protocol.chunks import NULL, decode_chunk, finite
+
+
+def test_what_carries_text_is_read_and_the_rest_passes_unseen() -> None:
+    chunk = decode_chunk(b'{"choices":[{"index":1,"delta":{"content":"a","x":[]},"logprobs":null,"y":1}],"z":{}}')
+    assert chunk.choices is not None
+    (choice,) = chunk.choices
+    assert (choice.index, choice.delta and choice.delta.content) == (1, "a")
+    assert choice.logprobs == choice.token_ids == NULL
+    assert decode_chunk(b'{"choices":[{"logprobs":{}}]}').choices[0].logprobs != NULL  # type: ignore[index] # it is there
+
+
+def test_a_field_of_another_type_is_no_chunk() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_chunk(b'{"choices":[{"delta":{"content":1}}]}')
+
+
+def test_numbers_that_json_does_not_have_are_mended() -> None:
+    mended = finite(b'{"choices":[{"logprobs":{"content":[{"logprob":-Infinity}]}}]}')
+    assert mended is not None
+    assert b"-9999" in mended
+    assert finite(b'{"choices":') is None
+    assert finite(b'{"choices": 3, "x": NaN}') is None
