@@ -62,7 +62,9 @@ class Failure(Exception):
 
     def body(self) -> dict[str, Any]:
         """Return the error as an OpenAI client expects it."""
-        return error_body(self.message, self.error_type or TYPES.get(self.status, "server_error"), self.param, self.code)
+        return error_body(
+            self.message, self.error_type or TYPES.get(self.status, "server_error"), self.param, self.code
+        )
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that tell an SDK whether and when to try again."""

@@ -20,6 +20,7 @@ from gateway.protocol.places import Text, answer_texts, request_texts
 from gateway.protocol.reading import WIDE_MARKS, Reading
 from gateway.record import Hit, Record, Run, Shape
 
+# fmt: off - one line a name would be a tenth of the file
 __all__ = [
     "WIDE_MARKS",
     "Answer",
@@ -42,6 +43,7 @@ __all__ = [
     "Text",
     "TextFilter",
 ]
+# fmt: on
 
 
 class Options(BaseModel, frozen=True, extra="forbid"):
@@ -90,9 +92,28 @@ class Host(Protocol):
 class Exchange:
     """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
 
-    __slots__ = ("_reading", "_request", "_said", "_texts", "extra", "filled", "first_token_s", "headers", "host", "id",
-                 "key", "model", "needs_whole_answer", "record", "reply", "route", "shape", "show_logprobs", "state",
-                 "stream")
+    __slots__ = (
+        "_reading",
+        "_request",
+        "_said",
+        "_texts",
+        "extra",
+        "filled",
+        "first_token_s",
+        "headers",
+        "host",
+        "id",
+        "key",
+        "model",
+        "needs_whole_answer",
+        "record",
+        "reply",
+        "route",
+        "shape",
+        "show_logprobs",
+        "state",
+        "stream",
+    )
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""

@@ -73,9 +73,12 @@ async def test_requests_pass_from_first_to_last_and_answers_from_last_to_first()
 
 async def test_an_entry_looks_only_at_its_models_and_keys() -> None:
     log: list[str] = []
-    chain = Chain([
-        Link("m1", Noting("m1", log), models=frozenset({"m1"})), Link("k1", Noting("k1", log), keys=frozenset({"k1"})),
-    ])
+    chain = Chain(
+        [
+            Link("m1", Noting("m1", log), models=frozenset({"m1"})),
+            Link("k1", Noting("k1", log), keys=frozenset({"k1"})),
+        ]
+    )
     chain.on_request(exchange("m1"))
     chain.on_request(exchange("m2", "k1"))
     assert log == ["m1 request", "k1 request"]

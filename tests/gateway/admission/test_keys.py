@@ -19,8 +19,18 @@ def test_a_key_is_found_whatever_the_case_of_the_scheme() -> None:
 
 
 def test_anything_else_is_nobody() -> None:
-    for value in (b"", b"Bearer", b"Bearer ", b"Basic " + SECRET.encode(), SECRET.encode(), b"Bearer sk-1-e", b"Bearer caf\xe9",
-                  b"Bearer \xe2\x80\x9csk-1\xe2\x80\x9d", f"Bearer {SECRET}x".encode(), f"Bearer {SECRET.upper()}".encode()):
+    for value in (
+        b"",
+        b"Bearer",
+        b"Bearer ",
+        b"Basic " + SECRET.encode(),
+        SECRET.encode(),
+        b"Bearer sk-1-e",
+        b"Bearer caf\xe9",
+        b"Bearer \xe2\x80\x9csk-1\xe2\x80\x9d",
+        f"Bearer {SECRET}x".encode(),
+        f"Bearer {SECRET.upper()}".encode(),
+    ):
         assert RING.find(value) is None, value
 
 
