@@ -20,28 +20,10 @@ from gateway.protocol.places import Text, answer_texts, request_texts
 from gateway.protocol.reading import WIDE_MARKS, Reading
 from gateway.record import Hit, Record, Run, Shape
 
-# fmt: off - one line a name would be a tenth of the file
+# fmt: off
 __all__ = [
-    "WIDE_MARKS",
-    "Answer",
-    "Blocked",
-    "Channel",
-    "ConfigPath",
-    "ContentFiltered",
-    "Edit",
-    "Exchange",
-    "Failure",
-    "Hit",
-    "Options",
-    "Plugin",
-    "Reading",
-    "Record",
-    "Refused",
-    "Reply",
-    "Run",
-    "Shape",
-    "Text",
-    "TextFilter",
+    "WIDE_MARKS", "Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit",
+    "Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape", "Text", "TextFilter",
 ]
 # fmt: on
 

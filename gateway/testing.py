@@ -79,8 +79,8 @@ async def play(
     ``answer`` is a text in one piece or several, a whole body, or the failure in its place. It is streamed unless the
     request says ``"stream": False``, a plugin needs the whole answer, or it is a body. ``again`` is what
     ``exchange.ask`` returns, call by call; ``exchange.count_tokens`` counts words; ``window`` is the model's,
-    ``filled`` the fields of the request that the gateway set, not the caller. An exception that is no Failure is a bug of the
-    plugin and comes out as it is.
+    ``filled`` the fields of the request that the gateway set, not the caller. An exception that is no Failure is a
+    bug of the plugin and comes out as it is.
     """
     plugins = [plugin] if isinstance(plugin, Plugin) else list(plugin)
     for each in plugins:

@@ -39,7 +39,7 @@ class LogprobQueue:
         told: int,
         edits: Edits,
     ) -> tuple[Any, Any]:
-        """Take one chunk's logprobs, whose ``text`` ends at ``fed``; return logprobs and token ids to show up to ``told``."""
+        """Take one chunk's logprobs, whose ``text`` ends at ``fed``; return logprobs and ids to show up to ``told``."""
         self._waiting.append(
             (fed - len(text), fed, text, msgspec.json.decode(logprobs), msgspec.json.decode(token_ids))
         )
