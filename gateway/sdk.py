@@ -1,8 +1,7 @@
 """All that a plugin may import.
 
-A plugin is a subclass of Plugin with an Options model and any of the hooks; the chain runs requests from top to
-bottom and answers from bottom to top. Every hook but ``text_filter`` may be ``def`` or ``async def``; a plain ``def``
-that needs no waiting is the cheap one.
+A plugin is a subclass of Plugin with Options and any of the hooks; requests pass the chain from top to bottom, answers
+from bottom to top. Every hook but ``text_filter`` may be ``def`` or ``async def``; a plain ``def`` is the cheap one.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from gateway.protocol.places import Text, answer_texts, request_texts
 from gateway.protocol.reading import WIDE_MARKS, Reading
 from gateway.record import Hit, Record, Run, Shape
 
-# fmt: off
 __all__ = [
     "WIDE_MARKS", "Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit",
     "Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape", "Text", "TextFilter",
-]
-# fmt: on
+]  # fmt: skip
 
 
 class Options(BaseModel, frozen=True, extra="forbid"):
