@@ -9,11 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from gateway.errors import Failure
+from gateway.protocol import body as bodies
+from gateway.protocol import sse
+from gateway.protocol.whole import as_stream
+from gateway.record import Record
+from gateway.sdk import Reply
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -25,6 +30,9 @@ EVENT_STREAM: Headers = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+_JSON_LINES, _STREAM_LINES = (
+    b"".join([b"%b: %b\r\n" % header for header in headers]) for headers in (JSON_HEADERS, EVENT_STREAM)
+)
 SECRET = frozenset({"authorization", "x-api-key", "cookie", "proxy-authorization"})
 
 
@@ -55,14 +63,62 @@ class CallerHeaders(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
+_TOLD = b"x-request-id: %b\r\nserver-timing: %b\r\n"
+
+
+class Port(Protocol):
+    """What our own server offers beyond ASGI: a response without a coroutine and a message for each of its pieces."""
+
+    def take(self) -> bytes | None:
+        """Return the request's body if all of it is there and none was received yet."""
+
+    def head(self, status: int, lines: bytes, length: int | None) -> None:
+        """Begin the response; ``lines`` are header lines as they stand on the wire, None a length not known yet."""
+
+    def data(self, body: bytes, *, more: bool) -> bool:
+        """Send a piece of the body; False, and nothing is sent, where that would have to wait."""
+
+    def drop(self) -> None:
+        """Close on a caller that takes nothing any more."""
+
+
+_forms: dict[tuple[str, ...], bytes] = {}  # one for each way a request can go: a handful
+
+
+def _tagged(tags: bytes) -> Headers:
+    return [(b"x-sluice-tags", tags)] if tags else []
+
+
+def timing(phases: Mapping[str, float]) -> bytes:
+    """Write what a request has taken so far, in ms (W3C Server Timing)."""
+    names = tuple(phases)
+    form = _forms.get(names)
+    if form is None:
+        form = _forms[names] = b", ".join([name.encode("ascii") + b";dur=%.3f" for name in names])
+    return form % tuple([seconds * 1e3 for seconds in phases.values()])
+
+
+class Listener(Protocol):
+    """Who writes, and has to know how fast."""
+
+    def slow(self) -> None:
+        """The caller takes nothing more for now."""
+
+    def ready(self) -> None:
+        """The caller has taken what there was."""
+
+
 class Caller:
-    """Sends one response. ``slow`` and ``ready`` are called when the caller cannot take more, and can again."""
+    """Sends one response.
 
-    __slots__ = ("_backlog", "_ready", "_send", "_slow", "_task", "blocked_since", "finished", "started")
+    With a ``port`` the two commonest heads go by it, with what AccessLog would add to them.
+    """
 
-    def __init__(self, send: Send, slow: Callable[[], None], ready: Callable[[], None]) -> None:
-        self._send, self._slow, self._ready = send, slow, ready
-        self._backlog: deque[Message] = deque()
+    __slots__ = ("_backlog", "_listener", "_port", "_record", "_send", "_task", "blocked_since", "finished", "started")
+
+    def __init__(self, send: Send, listener: Listener, record: Record, port: Port | None = None) -> None:
+        self._send, self._listener, self._port, self._record = send, listener, port, record
+        self._backlog: deque[Message] | None = None
         self._task: asyncio.Task[None] | None = None
         self.started = self.finished = False
         self.blocked_since: float | None = None  # event loop's time
@@ -72,28 +128,84 @@ class Caller:
         self.started = True
         self._put({"type": "http.response.start", "status": status, "headers": headers})
 
+    def start_stream(self, tags: bytes) -> None:
+        """Send the head of a stream of events."""
+        if self._port is None or self._task is not None:
+            self.start(200, [*EVENT_STREAM, *_tagged(tags)])
+        else:
+            self.started = True
+            self._port.head(200, _STREAM_LINES + self._told(tags), None)
+
     def write(self, data: bytes) -> None:
         """Send a piece of the body."""
-        self._put({"type": "http.response.body", "body": data, "more_body": True})
+        if self._task is not None or self._port is None or not self._port.data(data, more=True):
+            self._put({"type": "http.response.body", "body": data, "more_body": True})
 
     def end(self, data: bytes = b"") -> None:
         """Send the last piece."""
         self.finished = True
-        self._put({"type": "http.response.body", "body": data, "more_body": False})
+        if self._task is not None or self._port is None or not self._port.data(data, more=False):
+            self._put({"type": "http.response.body", "body": data, "more_body": False})
 
     def answer(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole response."""
         self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
         self.end(body)
 
+    def answer_json(self, body: bytes, tags: bytes) -> None:
+        """Send a whole answer."""
+        if self._port is None or self._task is not None:
+            self.answer(200, [*JSON_HEADERS, *_tagged(tags)], body)
+        else:
+            self.started = True
+            self._port.head(200, _JSON_LINES + self._told(tags), len(body))
+            self.end(body)
+
+    def heartbeat(self, tags: bytes) -> None:
+        """Show that the connection lives, unless there is something that waits to be taken."""
+        if self.blocked_since is None:
+            if not self.started:
+                self.start_stream(tags)
+            self.write(sse.HEARTBEAT)
+
+    def fail(self, failure: Failure, tags: bytes) -> None:
+        """Answer with a failure."""
+        self.answer(failure.status, [*JSON_HEADERS, *failure.headers(), *_tagged(tags)], bodies.encode(failure.body()))
+
+    def break_off(self, failure: Failure) -> None:
+        """End a stream that has begun: one error event, no [DONE], no invented finish_reason."""
+        self.end(sse.encode(bodies.encode(failure.body())))
+
+    def reply(self, reply: Reply, extra: dict[str, Any] | None, tags: bytes, *, stream: bool, want_usage: bool) -> None:
+        """Answer what a plugin says, in the form that was asked for; ``extra`` goes under "sluice"."""
+        own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
+        headers = [*_tagged(tags), *own]
+        body = dict(reply.body)
+        if reply.status == 200 and extra:
+            body["sluice"] = {**body.get("sluice", {}), **extra}
+        if stream and reply.status == 200:
+            self.start(200, [*EVENT_STREAM, *headers])
+            self.end(as_stream(body, want_usage=want_usage))
+        else:
+            self.answer(reply.status, [*JSON_HEADERS, *headers], bodies.encode(body))
+
+    def _told(self, tags: bytes) -> bytes:
+        """Write the header lines that say what the request has come to."""
+        record = self._record
+        record.status = 200
+        lines = _TOLD % (record.request_id.encode("ascii"), timing(record.phases))
+        return lines + b"x-sluice-tags: %b\r\n" % tags if tags else lines
+
     def drop(self) -> None:
         """The caller has left: forget what has not been sent."""
-        self._backlog.clear()
+        self._backlog = None
         if self._task is not None:
             self._task.cancel()
 
     def _put(self, message: Message) -> None:
         if self._task is not None:
+            if self._backlog is None:
+                self._backlog = deque()
             self._backlog.append(message)
             return
         sending: Any = self._send(message)  # a coroutine: every ASGI server's is
@@ -103,7 +215,7 @@ class Caller:
             return
         loop = asyncio.get_running_loop()
         self.blocked_since = loop.time()
-        self._slow()
+        self._listener.slow()
         self._task = loop.create_task(self._drain(sending, waits_for))
 
     async def _drain(self, sending: Coroutine[Any, Any, None], waits_for: Any) -> None:
@@ -114,7 +226,7 @@ class Caller:
         finally:
             self._task = None
             self.blocked_since = None
-        self._ready()
+        self._listener.ready()
 
 
 CANCELLED: Any = object()
@@ -134,7 +246,7 @@ class Resumed:
         while True:
             try:
                 if waits_for is CANCELLED:
-                    raise asyncio.CancelledError
+                    raise asyncio.CancelledError  # noqa: TRY301 - it is thrown into the coroutine like all others
                 if waits_for is not None:
                     # A future yielded to us by hand still bears the mark of a wait that a task would have taken off.
                     waits_for._asyncio_future_blocking = False  # noqa: SLF001 - asyncio's own protocol between future and task

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admission.keys import Principal
-from gateway.clock import Clock
 from gateway.caller import send_failure, send_json
+from gateway.clock import Clock
 from gateway.errors import ModelNotFound, NotFound
 from gateway.live import ANY_MODEL, Live, Model
 from gateway.protocol.openai import ROUTES
@@ -17,7 +18,6 @@ from gateway.relay import Meters, Relay
 
 MODELS = "/v1/models"
 _RELAYED = frozenset(ROUTES)
-
 
 
 class Routes:
@@ -28,28 +28,22 @@ class Routes:
         self._clock = Clock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
         if scope["type"] != "http":
-            await self._others(scope, receive, send)
-            return
+            return self._others(scope, receive, send)
         path: str = scope["path"]
-        if path.endswith("/") and path != "/":
+        if path not in _RELAYED and path.endswith("/") and path != "/":
             path = path.removesuffix("/")
             scope["path"] = path
             scope["raw_path"] = scope.get("raw_path", b"").rstrip(b"/")
-        method: str = scope["method"]
         if path in _RELAYED:
-            if method == "POST":
-                relay = Relay(scope["sluice.live"], path, scope["sluice.principal"], scope["sluice"],
-                              scope["sluice.body"], self._meters, self._clock, self._running())
-                await relay(scope, receive, send)
-            else:
-                await send_failure(send, NotFound(f"{path} is asked with POST."))
-        elif path == MODELS or path.startswith(MODELS + "/"):
-            await self._models(path, method, scope, send)
-        else:
-            await self._others(scope, receive, send)
+            if scope["method"] == "POST":
+                return Relay(scope, path, self._meters, self._clock, self._running())(receive, send)
+            return send_failure(send, NotFound(f"{path} is asked with POST."))
+        if path == MODELS or path.startswith(MODELS + "/"):
+            return self._models(path, scope["method"], scope, send)
+        return self._others(scope, receive, send)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         """Return the event loop; asking Python for it costs a system call each time."""
@@ -89,5 +83,6 @@ def model_cards(live: Live, principal: Principal) -> dict[str, dict[str, Any]]:
 
 def _card(name: str, model: Model) -> dict[str, Any]:
     lengths = [engine.max_model_len for engine in model.engines if engine.max_model_len]
-    card = {"id": name, "object": "model", "created": model.created, "owned_by": "sluice", "root": model.name, "parent": None}
+    card = {"id": name, "object": "model", "created": model.created, "owned_by": "sluice", "root": model.name}
+    card["parent"] = None
     return {**card, "max_model_len": min(lengths)} if lengths else card

@@ -9,7 +9,7 @@ from time import perf_counter
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.caller import send_failure
+from gateway.caller import send_failure, timing
 from gateway.errors import Failure, InternalError, NoEngineAvailable
 from gateway.record import Record
 from gateway.telemetry.log import access_line
@@ -51,15 +51,10 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         record: Record = scope["sluice"]
-        begun = False
 
         # Not a coroutine of its own but the server's, handed on: a streamed chunk pays for one comparison.
         def noting(message: Message) -> Awaitable[None]:
-            nonlocal begun
-            if begun:
-                return send(message)
-            begun = True
-            return send(_told(message, record))
+            return send(message if record.status else _told(message, record))
 
         failure: Failure | None = None
         try:
@@ -75,7 +70,7 @@ class AccessLog:
         finally:
             if failure is not None:
                 record.outcome = record.outcome if record.outcome == "shutdown" else str(failure.code)
-                if not begun:
+                if not record.status:
                     await send_failure(noting, failure)
             self._account(record)
 
@@ -105,16 +100,5 @@ def _told(start: Message, record: Record) -> Message:
     record.status = start["status"]
     headers = [*start.get("headers", ()), (b"x-request-id", record.request_id.encode("ascii"))]
     if record.phases:
-        headers.append((b"server-timing", _timing(record.phases)))
+        headers.append((b"server-timing", timing(record.phases)))
     return {**start, "headers": headers}
-
-
-_forms: dict[tuple[str, ...], bytes] = {}  # one for each way a request can go: a handful
-
-
-def _timing(phases: dict[str, float]) -> bytes:
-    names = tuple(phases)
-    form = _forms.get(names)
-    if form is None:
-        form = _forms[names] = b", ".join([name.encode("ascii") + b";dur=%.3f" for name in names])
-    return form % tuple([seconds * 1e3 for seconds in phases.values()])

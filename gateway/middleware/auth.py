@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.admission.keys import ANYONE
+from gateway.admission.keys import ANYONE, Principal
 from gateway.caller import send_failure
 from gateway.errors import InvalidKey
 from gateway.live import Live
@@ -19,37 +19,41 @@ WRONG = "The key is not known here."
 
 
 class Auth:
-    """Puts ``sluice.live`` (the configuration this request sees) and ``sluice.principal`` into the scope, or answers 401."""
+    """Puts ``sluice.live`` (this request's configuration) and ``sluice.principal`` into the scope, or answers 401."""
 
     def __init__(self, app: ASGIApp, live: Callable[[], Live]) -> None:
         self._app, self._live = app, live
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Let the request in, or answer it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         began = perf_counter()
         live = scope["sluice.live"] = self._live()
-        headers, sent = scope["sluice.headers"], False
-        principal = None if len(live.keys) else ANYONE
-        if principal is None:
-            value, key = headers.get(b"authorization"), headers.get(b"x-api-key")
-            if value is not None and len(headers) < len(scope["headers"]) and _twice(scope["headers"]):
-                sent = True
-            elif value is not None:
-                principal, sent = live.keys.find(value), True
-            elif key is not None and scope["path"].startswith("/v1/messages"):
-                principal, sent = live.keys.find_key(key), True
         record = scope["sluice"]
         record.config_version = live.version
+        principal, sent = self._find(scope, live) if len(live.keys) else (ANYONE, False)
         scope["sluice.principal"] = principal
-        if principal is None and scope["path"].rstrip("/") not in OPEN:
-            await send_failure(send, InvalidKey(WRONG if sent else MISSING))
-            return
         if principal is not None:
             record.key = principal.name
+        elif scope["path"].rstrip("/") not in OPEN:
+            return send_failure(send, InvalidKey(WRONG if sent else MISSING))
         record.phases["auth"] = perf_counter() - began
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
+
+    @staticmethod
+    def _find(scope: Scope, live: Live) -> tuple[Principal | None, bool]:
+        """Return whose key came with the request, and whether one came at all."""
+        headers = scope["sluice.headers"]
+        value = headers.get(b"authorization")
+        if value is not None:
+            if len(headers) < len(scope["headers"]) and _twice(scope["headers"]):
+                return None, True
+            return live.keys.find(value), True
+        key = headers.get(b"x-api-key")
+        if key is not None and scope["path"].startswith("/v1/messages"):
+            return live.keys.find_key(key), True
+        return None, False
 
 
 def _twice(headers: list[tuple[bytes, bytes]]) -> bool:

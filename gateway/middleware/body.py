@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -12,52 +13,75 @@ from gateway.errors import Failure, InvalidRequest, RequestTooLarge, Unsupported
 GZIP = 16 + zlib.MAX_WBITS
 
 
-class CallerLeft(Exception):  # noqa: N818 - not an error: there is nobody left to tell
+class CallerLeft(Exception):
     """The caller left before the body was complete."""
 
 
 class Body:
-    """Puts the body of a POST into the scope as ``sluice.body``; the limit of the configuration counts unpacked bytes."""
+    """Puts the body of a POST into the scope as ``sluice.body``; the configuration's limit counts unpacked bytes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
-            try:
-                scope["sluice.body"] = await self._read(scope, receive, scope["sluice.live"].max_body_bytes)
-            except CallerLeft:
-                scope["sluice"].outcome = "client_left"
-                return
-            except Failure as failure:
-                await send_failure(send, failure, close=True)
-                return
-        await self._app(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer one request, once its body is there."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return self._app(scope, receive, send)
+        limit = scope["sluice.live"].max_body_bytes
+        try:
+            packed = self._check(scope["sluice.headers"], limit)
+            port = scope.get("sluice.port")
+            body = None if port is None else port.take()
+            if body is None:
+                return self._later(scope, receive, send, limit, packed=packed)
+            scope["sluice.body"] = _checked(body, limit, packed=packed)
+        except Failure as failure:
+            return send_failure(send, failure, close=True)
+        return self._app(scope, receive, send)
 
-    async def _read(self, scope: Scope, receive: Receive, limit: int) -> bytes:
-        headers = scope["sluice.headers"]
+    @staticmethod
+    def _check(headers: dict[bytes, bytes], limit: int) -> bool:
+        """Tell from the head whether the body is packed. Raises Failure."""
         length, encoding = headers.get(b"content-length"), headers.get(b"content-encoding")
         if length is not None and int(length) > limit:  # the server has checked that it is a number
             raise _too_large(limit)
         packed = encoding is not None and _is_gzip(encoding)
         if not _is_json(headers.get(b"content-type", b"")):
             raise InvalidRequest("The body must be JSON: Content-Type: application/json.")
+        return packed
+
+    async def _later(self, scope: Scope, receive: Receive, send: Send, limit: int, *, packed: bool) -> None:
+        """Wait for a body of which not all is there."""
+        try:
+            scope["sluice.body"] = _checked(await _read(receive, limit), limit, packed=packed)
+        except CallerLeft:
+            scope["sluice"].outcome = "client_left"
+        except Failure as failure:
+            await send_failure(send, failure, close=True)
+        else:
+            await self._app(scope, receive, send)
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
         message = await receive()
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            if message["type"] == "http.disconnect":
-                raise CallerLeft
-            part = message.get("body", b"")
-            size += len(part)
-            if size > limit:
-                raise _too_large(limit)
-            parts.append(part)
-            if not message.get("more_body", False):
-                break
-            message = await receive()
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return _unpacked(body, limit) if packed else body
+        if message["type"] == "http.disconnect":
+            raise CallerLeft
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _checked(body: bytes, limit: int, *, packed: bool) -> bytes:
+    if len(body) > limit:
+        raise _too_large(limit)
+    return _unpacked(body, limit) if packed else body
 
 
 def _too_large(limit: int) -> RequestTooLarge:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Awaitable
 from itertools import count
 from time import perf_counter
 
@@ -32,26 +33,15 @@ class RequestId:
         self._prefix = f"req-{os.urandom(8).hex()}-"
         self._count = count(1).__next__
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Begin the Record of one request."""
         if scope["type"] == "http":
             headers = scope["sluice.headers"] = dict(scope["headers"])  # by name, for whoever looks for one
+            given, path = headers.get(b"x-request-id"), scope["path"]
             scope["sluice"] = Record(
-                request_id=self._id(headers.get(b"x-request-id")),
-                method=scope["method"],
-                route=_route(scope["path"]),
+                f"{self._prefix}{self._count():x}" if given is None or not _ACCEPTED(given) else given.decode("ascii"),
+                scope["method"],
+                _ROUTES.get(path) or ("/v1/models" if path.startswith(_ONE_MODEL) else OTHER),
                 started=perf_counter(),
             )
-        await self._app(scope, receive, send)
-
-    def _id(self, given: bytes | None) -> str:
-        if given is not None and _ACCEPTED(given):
-            return given.decode("ascii")
-        return f"{self._prefix}{self._count():x}"
-
-
-def _route(path: str) -> str:
-    route = _ROUTES.get(path)
-    if route is None:
-        return "/v1/models" if path.startswith(_ONE_MODEL) else OTHER
-    return route
+        return self._app(scope, receive, send)

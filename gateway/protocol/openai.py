@@ -92,7 +92,8 @@ def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
             pass  # nothing wrong: only something that has to be looked at
         else:
             options = plain.stream_options
-            return Asked(plain.model, bool(plain.stream), bool(options and options.include_usage), plain=bool(plain.model))
+            usage = bool(options and options.include_usage)
+            return Asked(plain.model, bool(plain.stream), usage, plain=bool(plain.model))
     asked = read(route, body)
     check(route, body, media_hosts)
     return asked
@@ -138,7 +139,7 @@ def _host(url: str) -> str | None:
         return None
 
 
-def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> Asked:
+def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> None:
     """Hold a request to its model's ceilings, in place: too many choices or prompts are refused, tokens are clamped.
 
     Raises InvalidRequest.
@@ -146,14 +147,13 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
     if route == EMBEDDINGS:
         _list_of_texts(body, "input", ceilings.max_prompts)
     if route not in GENERATES:
-        return asked
-    choices = _count(body, "n", ceilings.max_choices)
+        return
+    choices = _count(body, "n", ceilings.max_choices) if "n" in body else 1
     if route == COMPLETIONS:
         _count(body, "best_of", ceilings.max_choices)
         choices *= _list_of_texts(body, "prompt", ceilings.max_prompts)
     ceiling = ceilings.max_output_tokens
-    filled: tuple[str, ...] = ()
-    clamped, named = False, 16 if route == COMPLETIONS else 0  # 16 is what OpenAI and vLLM take for completions
+    named = 16 if route == COMPLETIONS else 0  # what OpenAI and vLLM take for completions
     for field in ("max_completion_tokens", "max_tokens"):
         value = body.get(field)
         if value is None:
@@ -162,12 +162,12 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
             raise InvalidRequest(f"{field} must be a whole number.", param=field)
         if ceiling is not None and value > ceiling:
             body[field] = value = ceiling
-            clamped = True
+            asked.clamped = True
         named = max(named, int(value))
     if not named and ceiling is not None:
         body["max_tokens"] = named = ceiling
-        filled = ("max_tokens",)
-    return Asked(asked.model, asked.stream, asked.want_usage, choices, named * choices, clamped, filled, asked.plain)
+        asked.filled = ("max_tokens",)
+    asked.choices, asked.output_tokens = choices, named * choices
 
 
 def _list_of_texts(body: dict[str, Any], field: str, ceiling: int) -> int:

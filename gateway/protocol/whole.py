@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import EngineError
+from gateway.errors import ContentFiltered, EngineError
 from gateway.protocol import sse
 from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.chunks import ABORTED, TEXT_KINDS, Chunk, Usage, decode_chunk
 from gateway.protocol.logprobs import CONSTANTS, masked, trimmed
+from gateway.protocol.openai import GENERATES
+from gateway.protocol.places import answer_texts
 from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, reason_of, with_extra
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
@@ -61,23 +63,46 @@ class WholeAnswer:
                 raise EngineError(NONSENSE)
         return self._body
 
+    def screen(self, route: str, make_filter: MakeFilter) -> None:
+        """Send every text of a route's answer through its channel's filter.
+
+        Raises EngineError where it is no answer, ContentFiltered, and whatever a filter that failed raises.
+        """
+        if route in GENERATES:
+            if self.chunk.choices is None:
+                raise EngineError(NONSENSE)
+            self.filter(make_filter)
+        elif route == "/detokenize":
+            self._screen_texts(route, make_filter)
+
+    def _screen_texts(self, route: str, make_filter: MakeFilter) -> None:
+        """An answer that is text itself and cannot end early: what would be blocked in it refuses it."""
+        for text in answer_texts(route, self.body):
+            channel = make_filter(0, "content", 0)
+            if channel is None:
+                return
+            shown, _ = channel.whole(text.text)
+            if channel.blocked is not None:
+                raise ContentFiltered("The answer was withheld by the content filter.")
+            if shown != text.text:
+                text.replace(shown)
+
     def filter(self, make_filter: MakeFilter) -> None:
         """Send every text of every choice through its channel's filter. Raises whatever a filter that failed raises."""
         for position, choice in enumerate(self.chunk.choices or ()):
             message = choice.message
-            fields = (
-                [("content", choice.text)]
-                if message is None
-                else [(kind, getattr(message, kind)) for kind in TEXT_KINDS]
-            )
-            for kind, text in fields:
+            if message is None:
+                if choice.text:
+                    self._text(position, choice.index, "content", choice.text, make_filter)
+                continue
+            for kind in TEXT_KINDS:
+                text = getattr(message, kind)
                 if text:
                     self._text(position, choice.index, kind, text, make_filter)
-            calls = message.tool_calls if message is not None else None
-            for tool, call in enumerate(calls or ()):
+            for tool, call in enumerate(message.tool_calls or ()):
                 if call.function is not None and call.function.arguments:
                     self._arguments(position, choice.index, tool, call.function.arguments, make_filter)
-            if message is not None and message.function_call is not None and message.function_call.arguments:
+            if message.function_call is not None and message.function_call.arguments:
                 self._arguments(position, choice.index, -1, message.function_call.arguments, make_filter)
 
     def _text(self, position: int, index: int, kind: str, text: str, make_filter: MakeFilter) -> None:
@@ -135,7 +160,7 @@ class WholeAnswer:
 def as_stream(body: dict[str, Any], *, want_usage: bool) -> bytes:
     """Tell a whole answer as the stream that the caller asked for: a chunk with the text, one with the end, usage."""
     chat = body.get("object") == "chat.completion"
-    head = {key: body[key] for key in ("id", "created", "model") if key in body}
+    head: dict[str, Any] = {key: body[key] for key in ("id", "created", "model") if key in body}
     head["object"] = "chat.completion.chunk" if chat else "text_completion"
     frames: list[dict[str, Any]] = []
     for choice in body.get("choices", ()):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
 import msgspec
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.errors import TYPES, error_body
@@ -18,6 +20,13 @@ HEAD_BYTES = 64 * 1024
 HEAD_FIELDS = 200
 #: For a connection's first byte, and for the whole head of each request.
 HEAD_S = 60.0
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+
+
+@functools.cache
+def _urls(paths: frozenset[str]) -> dict[bytes, str]:
+    """Return the URLs that need not be taken apart."""
+    return {path.encode("ascii"): path for path in paths}
 
 
 class Connection(HttpToolsProtocol):
@@ -28,7 +37,9 @@ class Connection(HttpToolsProtocol):
         self._read = self._head = 0
         self._idle_since = 0.0
         self._unstarted: Cycle | None = None
+        self._heading = False
         self._in_place: frozenset[str] = getattr(self.app, "in_place", frozenset())
+        self._paths = _urls(self._in_place)
         self._head_timer: asyncio.TimerHandle | None = None
         self._refusal: tuple[int, str] = (400, "")
 
@@ -38,49 +49,56 @@ class Connection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Forget the timer, and the last cycle: it knows us, and would wait for the collector."""
         self._unwatch()
         super().connection_lost(exc)
+        self.cycle = None  # type: ignore[assignment] # as before the first request
 
     def data_received(self, data: bytes) -> None:
         """Parse, then see whether a head is still not whole."""
         self._read = len(data)
-        super().data_received(data)
-        cycle, self._unstarted = self._unstarted, None
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        except httptools.HttpParserUpgrade:
+            pass  # what it would like to speak instead we do not; the request itself is answered
+        cycle = self._unstarted
         if cycle is not None:
-            self._start_asgi_task(cycle, self.app)
-        scope: Any = self.scope  # None before the first request
-        if scope is not None and "method" not in scope:
+            self._unstarted = None
+            cycle.start(self.app, self._in_place)
+        if self._heading:
             self._head_is_partial()
         elif self._head:
             self._unwatch()
 
+    # ---- what the parser calls ----
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self._heading = True
+
     def on_headers_complete(self) -> None:
-        """Refuse a head that is whole and too long, before the application hears of it."""
+        """Make the request's cycle; refuse a head that is whole and too long, before the application hears of it."""
         fields = len(self.headers)
         if fields > HEAD_FIELDS or (self._head + self._read > HEAD_BYTES and self._size() > HEAD_BYTES):
             self._refusal = (431, "The request's URL and headers are too long.")
-            raise ValueError(self._refusal[1])  # the parser stops, and uvicorn calls send_400_response
-        self._begin()
-
-    def _begin(self) -> None:
-        """Do what uvicorn does when a head is complete, with a cycle of our own."""
-        parser, scope = self.parser, self.scope
+            raise ValueError(self._refusal[1])  # the parser stops, and we answer
+        self._heading = False
+        parser = self.parser
         version = parser.get_http_version()
-        scope["method"] = parser.get_method().decode("ascii")
-        if version != "1.1":
-            scope["http_version"] = version
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        scope["path"] = unquote(path) if "%" in path else path
-        scope["raw_path"] = url.path
-        scope["query_string"] = url.query or b""
-        scope["sluice.drop"] = self.transport.abort  # for a caller that takes nothing any more
-        before = self.cycle
+        scope = self._scope(version)
         cycle = Cycle(
-            scope, self.transport, self.flow, self.server_state.default_headers, self.on_response_complete, self.loop,
-            wants_continue=self.expect_100_continue, keep_alive=version != "1.0" and parser.should_keep_alive(),
+            scope,
+            self,
+            wants_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
         )
+        scope["sluice.port"] = cycle
+        before: Any = self.cycle  # None before the first request
         self.cycle = cycle  # type: ignore[assignment] # all that uvicorn's protocol asks of one
         if before is None or before.response_complete:
             self._unstarted = cycle  # until all that came has been parsed
@@ -88,8 +106,49 @@ class Connection(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))  # type: ignore[arg-type] # likewise
 
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        cycle.start(app, self.tasks, in_place=not cycle.more_body and cycle.path in self._in_place)
+    def _scope(self, version: str) -> dict[str, Any]:
+        """Return the request's ASGI scope."""
+        url = self.url
+        path = self._paths.get(url)
+        query: bytes | None = None
+        if path is None:
+            parsed: Any = httptools.parse_url(url)
+            url, query = parsed.path, parsed.query
+            path = url.decode("ascii")
+            if "%" in path:
+                path = unquote(path)
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "method": self.parser.get_method().decode("ascii"),
+            "scheme": self.scheme,
+            "path": path,
+            "raw_path": url,
+            "query_string": query or b"",
+            "root_path": self.root_path,
+            "headers": self.headers,
+            "client": self.client,
+            "server": self.server,
+        }
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body until it is asked for."""
+        cycle: Any = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.set()
+
+    def on_message_complete(self) -> None:
+        """Note the end of the body."""
+        cycle: Any = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.set()
+
+    # ---- between requests ----
 
     def on_response_complete(self) -> None:
         """Take the next request; the time for it is looked at by one timer a connection, not one a request."""
@@ -98,11 +157,14 @@ class Connection(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            cycle: Any = self.pipeline.pop()[0]
+            self.loop.call_soon(cycle.start, self.app, self._in_place)  # not from here: there may be thousands
             return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _unset_keepalive_if_required(self) -> None:
         if self.transport.is_closing():
@@ -111,7 +173,7 @@ class Connection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Close if nothing has come for the whole time; else look again when that can be."""
         self.timeout_keep_alive_task = None
-        cycle = self.cycle
+        cycle: Any = self.cycle  # None before the first request
         if cycle is None or (cycle.response_complete and self._head_timer is None):
             left = self._idle_since + self.timeout_keep_alive - self.loop.time() if cycle is not None else 0.0
             if left <= 0.001:

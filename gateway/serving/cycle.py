@@ -8,13 +8,14 @@ asks the operating system which loop is running. Together that is a fifth of wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Generator, MutableMapping
+from typing import Any, Protocol, cast
 
 import structlog
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.server import ServerState
 
 from gateway.caller import CANCELLED, Resumed
 
@@ -24,53 +25,87 @@ Message = MutableMapping[str, Any]
 Headers = list[tuple[bytes, bytes]]
 _DISCONNECT: Message = {"type": "http.disconnect"}
 _BODILESS = frozenset({204, 304})
+_known: tuple[Headers, bytes, bool] = ([], b"", False)
+
+
+def _defaults(headers: Headers) -> tuple[Headers, bytes, bool]:
+    """Return the server's own headers, as lines, and whether they close; uvicorn makes a new list each second."""
+    global _known  # noqa: PLW0603 - one list at a time is in use
+    if _known[0] is not headers:
+        _known = headers, b"".join([b"%b: %b\r\n" % header for header in headers]), (b"connection", b"close") in headers
+    return _known
+
+
+class Home(Protocol):
+    """What a cycle needs of its connection."""
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    loop: asyncio.AbstractEventLoop
+    server_state: ServerState
+
+    def on_response_complete(self) -> None:
+        """The response is out: the next request may come."""
 
 
 class Cycle:
-    """What uvicorn's protocol expects of a cycle; it is its own ``message_event``."""
+    """What uvicorn's protocol expects of a cycle; it is its own ``message_event``.
 
-    __slots__ = ("_chunked", "_coroutine", "_default_headers", "_expected", "_flow", "_head", "_loop", "_on_response",
-                 "_running", "_scope", "_task", "_told", "_transport", "_waiter", "_waits", "_wants_continue", "body",
-                 "disconnected", "keep_alive", "more_body", "response_complete", "response_started")
+    For the application it is also ``scope["sluice.port"]`` (``gateway.caller.Port``): the same response, without a
+    coroutine and a message for each piece.
+    """
 
-    def __init__(
-        self, scope: MutableMapping[str, Any], transport: asyncio.Transport, flow: FlowControl, default_headers: Headers,
-        on_response: Callable[[], None], loop: asyncio.AbstractEventLoop, *, wants_continue: bool, keep_alive: bool,
-    ) -> None:
-        self._scope, self._transport, self._flow, self._default_headers = scope, transport, flow, default_headers
-        self._on_response, self._loop, self._wants_continue = on_response, loop, wants_continue
-        self.keep_alive = keep_alive
+    __slots__ = (
+        "_bodiless",
+        "_chunked",
+        "_coroutine",
+        "_expected",
+        "_head",
+        "_home",
+        "_running",
+        "_scope",
+        "_task",
+        "_told",
+        "_transport",
+        "_waiter",
+        "_waits",
+        "_wants_continue",
+        "body",
+        "disconnected",
+        "keep_alive",
+        "more_body",
+        "response_complete",
+        "response_started",
+    )
+
+    def __init__(self, scope: MutableMapping[str, Any], home: Home, *, wants_continue: bool, keep_alive: bool) -> None:
+        self._scope: MutableMapping[str, Any] | None = scope  # until it is handed on
+        self._bodiless = scope["method"] == "HEAD"
+        self._home, self._transport = home, home.transport
+        self._wants_continue, self.keep_alive = wants_continue, keep_alive
         self.disconnected = self.response_started = self.response_complete = False
         self.more_body = True
         self.body = b""  # what has come and was not yet received
         self._task: asyncio.Task[None] | None = None
         self._coroutine: Coroutine[Any, Any, None] | None = None  # of an application that runs in place
-        self._running: set[Any] = set()
         self._waits = False
         self._told = False  # the end of the body was received
         self._head = b""  # of the response, until there is a body to go with it
         self._chunked = False
         self._expected = 0  # bytes of a counted body that are still to come
-        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def message_event(self) -> Cycle:
         """What uvicorn's protocol sets; not an attribute, for that would be a reference cycle in every request."""
         return self
 
-    @property
-    def path(self) -> str:
-        """What is asked for."""
-        path: str = self._scope["path"]
-        return path
-
     def set(self) -> None:
         """Something has happened: a piece of the body, the caller has left, the response is complete."""
         if self._waits:
             self._waits = False
             if self._coroutine is not None:
-                self._loop.call_soon(self._step)
-            elif self._waiter is not None and not self._waiter.done():
+                self._home.loop.call_soon(self._step)
+            elif not self._waiter.done():
                 self._waiter.set_result(None)
 
     async def receive(self) -> Message:
@@ -83,64 +118,106 @@ class Cycle:
                 self._told = not self.more_body
                 body, self.body = self.body, b""
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
-            self._flow.resume_reading()
+            self._home.flow.resume_reading()
             self._waits = True
             if self._coroutine is not None:
                 await _Wait(self)
             else:
-                self._waiter = self._loop.create_future()
+                self._waiter: asyncio.Future[None] = self._home.loop.create_future()
                 await self._waiter
         return _DISCONNECT
 
     async def send(self, message: Message) -> None:
         """Send head or body. Ends at its first step unless the caller is slow."""
-        if self._flow.write_paused and not self.disconnected:
-            await self._flow.drain()
+        flow = self._home.flow
+        if flow.write_paused and not self.disconnected:
+            await flow.drain()
         if self.disconnected:
             return
         if not self.response_started:
-            self.response_started = True
-            self._wants_continue = False
-            self._head = self._start(message["status"], message.get("headers", []))
+            self._start(message["status"], message.get("headers", []))
         elif not self.response_complete:
             self._write(message.get("body", b""), more=message.get("more_body", False))
 
-    def _start(self, status: int, headers: Headers) -> bytes:
-        """Return the head of the response, and note how its body is framed."""
-        framed = closes = False
-        headers = self._default_headers + headers
-        parts = [STATUS_LINE[status]]
+    # ---- the port ----
+
+    def take(self) -> bytes | None:
+        """Return the request's body if all of it is there and none was received yet."""
+        if self.more_body or self._told or self._wants_continue:
+            return None
+        self._told = True
+        body, self.body = self.body, b""
+        return body
+
+    def head(self, status: int, lines: bytes, length: int | None) -> None:
+        """Begin the response; ``lines`` are header lines as they stand on the wire, None a length not known yet."""
+        self.response_started = True
+        if length is None:
+            framing = self._chunks()
+        else:
+            self._expected = length
+            framing = b"content-length: %d\r\n" % length
+        _, defaults, closes = _defaults(self._home.server_state.default_headers)
+        close = b""
+        if closes:
+            self.keep_alive = False
+        elif not self.keep_alive:
+            close = b"connection: close\r\n"
+        self._head = b"%b%b%b%b%b\r\n" % (STATUS_LINE[status], defaults, lines, framing, close)
+
+    def data(self, body: bytes, *, more: bool) -> bool:
+        """Send a piece of the body; False, and nothing is sent, where that would have to wait."""
+        if self._home.flow.write_paused:
+            return self.disconnected
+        if not (self.disconnected or self.response_complete):
+            self._write(body, more=more)
+        return True
+
+    def drop(self) -> None:
+        """Close on a caller that takes nothing any more."""
+        self._transport.abort()
+
+    # ---- the response ----
+
+    def _chunks(self) -> bytes:
+        if self._bodiless:
+            return b""
+        self._chunked = True
+        return b"transfer-encoding: chunked\r\n"
+
+    def _start(self, status: int, headers: Headers) -> None:
+        """Make the head of the response, and note how its body is framed."""
+        framed = False
+        _, defaults, closes = _defaults(self._home.server_state.default_headers)
+        parts: list[bytes] = []
         for name, value in headers:
             parts += (name, b": ", value, b"\r\n")
             if name == b"content-length":
                 self._expected, framed = int(value), True
             elif name == b"connection":
-                closes = value.lower() == b"close"
-        lines = len(headers) + 2
+                closes = closes or value.lower() == b"close"
+        lines = b"".join(parts)
+        if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
+            raise ValueError("a header of the response holds a line break")
         if closes:
             self.keep_alive = False
         elif not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-            lines += 1
-        if not framed and status not in _BODILESS and self._scope["method"] != "HEAD":
-            self._chunked = True
-            parts.append(b"transfer-encoding: chunked\r\n")
-            lines += 1
-        parts.append(b"\r\n")
-        head = b"".join(parts)
-        if head.count(b"\n") != lines or head.count(b"\r") != lines:
-            raise ValueError("a header of the response holds a line break")
-        return head
+            lines += b"connection: close\r\n"
+        if not framed and status not in _BODILESS:
+            lines += self._chunks()
+        self.response_started = True
+        self._wants_continue = False
+        self._head = b"%b%b%b\r\n" % (STATUS_LINE[status], defaults, lines)
 
     def _write(self, body: bytes, *, more: bool) -> None:
         head, self._head = self._head, b""
-        if self._scope["method"] == "HEAD":
-            self._expected = 0
-            data = head
-        elif self._chunked:
+        if self._chunked:
             data = b"%b%x\r\n%b\r\n" % (head, len(body), body) if body else head
             if not more:
                 data += b"0\r\n\r\n"
+        elif self._bodiless:
+            self._expected = 0
+            data = head
         else:
             self._expected -= len(body)
             if self._expected < 0:
@@ -155,24 +232,32 @@ class Cycle:
         if self._expected:
             raise ValueError("the body is shorter than its content-length")
         self.response_complete = True
-        self.set()
         if not self.keep_alive:
             self._transport.close()
-        self._on_response()
+        self._home.on_response_complete()
+        if self._waits and self._coroutine is not None:  # it waits for nothing else, and what it does now is short
+            self._waits = False
+            self._step()
+        else:
+            self.set()
 
-    def start(self, app: ASGIApp, running: set[Any], *, in_place: bool) -> None:
-        """Let the application answer: in a task, or ``in_place``.
+    def start(self, app: ASGIApp, in_place: frozenset[str] = frozenset()) -> None:
+        """Let the application answer: in a task, or (the paths of ``in_place``) in place.
 
         In place its coroutine is driven by what the connection hears, and becomes a task only if it waits for anything
         else. Of a request that is handed on nothing does: a task for it would cost as much as filtering it.
         """
-        self._running = running
-        if in_place:
-            running.add(self)
-            self._coroutine = app(self._scope, self.receive, self.send)
+        scope, self._scope = self._scope, None  # it knows us: a circle for the collector
+        if scope is None:
+            return
+        self._running = cast("set[Any]", self._home.server_state.tasks)  # one that runs in place stands for itself
+        coroutine: Any = app(scope, self.receive, self.send)  # every ASGI application's call is one
+        if not self.more_body and scope["path"] in in_place:
+            self._running.add(self)
+            self._coroutine = coroutine
             self._step()
         else:
-            self._run_as_task(app(self._scope, self.receive, self.send))
+            self._run_as_task(coroutine)
 
     def _step(self) -> None:
         coroutine: Any = self._coroutine
@@ -189,7 +274,7 @@ class Cycle:
                 self._run_as_task(Resumed(coroutine, waits_for))
 
     def _run_as_task(self, answering: Awaitable[None]) -> None:
-        self._task = self._loop.create_task(self._run(answering))
+        self._task = self._home.loop.create_task(self._run(answering))
         self._running.add(self._task)
 
     async def _run(self, answering: Awaitable[None]) -> None:

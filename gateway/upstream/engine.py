@@ -22,10 +22,9 @@ OUT: Final = 3
 BUSY_S: Final = 1.0
 
 #: The caller's headers that an engine may see, beside the request id; vLLM reads them for its traces.
-_TRACE = ("traceparent", "tracestate")
-_PLAIN = re.compile(r"[!-~](?:[ -~]{0,510}[!-~])?")
-
-_REQUEST_ID = re.compile(r"[!-~]{1,512}")
+_TRACE = (b"traceparent", b"tracestate")
+_is_plain = re.compile(rb"[!-~](?:[ -~]{0,510}[!-~])?").fullmatch
+_is_id = re.compile(r"[!-~]{1,512}").fullmatch
 
 _turns = itertools.count(1)
 
@@ -89,24 +88,23 @@ class Engine:
         """Return the header with which the engine knows us, if it asks for one."""
         return [(b"authorization", b"Bearer " + self._api_key.encode())] if self._api_key else []
 
-    def head(self, path: str, request_id: str, length: int, headers: Mapping[str, str]) -> bytes:
+    def head(self, path: str, request_id: str, length: int, headers: Mapping[bytes, bytes]) -> bytes:
         """Return the head of a POST of ``length`` bytes of JSON.
 
-        Of ``headers``, the caller's, only trace context goes along, and only if it is plain ASCII.
+        Of ``headers``, the caller's (names in lower case), only trace context goes along, and only if it is plain.
         Raises ``ValueError`` for a path or request id that cannot be sent.
         """
         start = self._starts.get(path)
         if start is None:
             fields = [(b"content-type", b"application/json"), *self.key_header()]
             start = self._starts[path] = head_start("POST", path, self.pool.origin, fields) + b"x-request-id: "
-        if not _REQUEST_ID.fullmatch(request_id):
+        if not _is_id(request_id):
             raise ValueError("not a header field: the request id")
-        more = []
-        if (parent := headers.get("traceparent")) is not None:
-            context = (parent, headers.get("tracestate", ""))
-            traces = zip(_TRACE, context, strict=True)
-            more += [(name.encode(), value.encode()) for name, value in traces if _PLAIN.fullmatch(value)]
-        return b"%b%b\r\n%bcontent-length: %d\r\n\r\n" % (start, request_id.encode(), header_lines(more), length)
+        more = b""
+        if b"traceparent" in headers:
+            traces = [(name, headers.get(name, b"")) for name in _TRACE]
+            more = header_lines([(name, value) for name, value in traces if _is_plain(value)])
+        return b"%b%b\r\n%bcontent-length: %d\r\n\r\n" % (start, request_id.encode(), more, length)
 
     def begin(self) -> None:
         """A request goes to it."""

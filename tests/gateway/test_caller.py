@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.caller import Caller, CallerHeaders, Message
+from gateway.record import Record
 
 
 class Server:
@@ -27,9 +28,19 @@ class Server:
         return b"".join(message.get("body", b"") for message in self.sent)
 
 
+class Listener:
+    def __init__(self, log: list[str] | None = None) -> None:
+        self.log = [] if log is None else log
+
+    def slow(self) -> None:
+        self.log.append("slow")
+
+    def ready(self) -> None:
+        self.log.append("ready")
+
+
 def caller(server: Server, log: list[str] | None = None) -> Caller:
-    log = [] if log is None else log
-    return Caller(server.send, lambda: log.append("slow"), lambda: log.append("ready"))
+    return Caller(server.send, Listener(log), Record())
 
 
 async def test_what_need_not_wait_is_sent_before_the_call_returns() -> None:
@@ -71,7 +82,7 @@ async def test_a_send_that_raises_while_it_waits_loses_nothing_but_itself() -> N
         except ConnectionError as fault:
             seen.append(fault)
 
-    out = Caller(send, lambda: None, lambda: None)
+    out = Caller(send, Listener(), Record())
     out.start(200, [])
     gate.set_exception(ConnectionError())
     while out.blocked_since is not None:

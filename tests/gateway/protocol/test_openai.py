@@ -16,7 +16,9 @@ HI = [{"role": "user", "content": "hi"}]
 
 
 def clamped(route: str, body: dict[str, Any], ceilings: Ceilings = CEILINGS) -> Asked:
-    return clamp(route, body, read(route, body), ceilings)
+    asked = read(route, body)
+    clamp(route, body, asked, ceilings)
+    return asked
 
 
 def engine_body(

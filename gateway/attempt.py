@@ -1,0 +1,126 @@
+"""One request at its engines: the best first, the next while none has begun to answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from gateway.errors import NoEngineAvailable
+from gateway.upstream.choice import choose
+from gateway.upstream.client import Broken, Connection, Sink
+from gateway.upstream.engine import Engine
+
+#: After [DONE] an engine has this long to end its body, so that its connection can be used again.
+LINGER_S = 1.0
+
+
+class Asking(Sink, Protocol):
+    """Who asks, and takes the answer."""
+
+    def request_for(self, engine: Engine) -> tuple[bytes, bytes]:
+        """Write head and body of what one engine gets."""
+
+    def sent(self, engine: Engine) -> None:
+        """The request is on its way to this engine."""
+
+
+class Attempt:
+    """Holds the engine at work for a request and the connection to it, and gives both back."""
+
+    __slots__ = ("_asking", "_connection", "_engines", "_loop", "_tried", "engine")
+
+    def __init__(self, engines: Sequence[Engine], asking: Asking, loop: asyncio.AbstractEventLoop) -> None:
+        self._engines, self._asking, self._loop = engines, asking, loop
+        self._tried: frozenset[Engine] = frozenset()
+        self._connection: Connection | None = None
+        self.engine: Engine | None = None  # at work, and counted as such
+
+    def ask(self) -> Awaitable[None] | None:
+        """Send the request to the best engine not yet tried; something to await only where one has to be connected to.
+
+        Raises NoEngineAvailable.
+        """
+        engine = choose(self._engines, self._tried, self._loop.time())
+        if engine is None:
+            raise NoEngineAvailable("No engine can take the request now; try again soon.", retry_after=2)
+        head, body = self._asking.request_for(engine)
+        connection = engine.pool.idle()
+        if connection is None:
+            return self._connect(engine, head, body)
+        self._send(engine, connection, head, body)
+        return None
+
+    async def _connect(self, engine: Engine, head: bytes, body: bytes) -> None:
+        try:
+            connection = await engine.pool.connect()
+        except Broken:
+            engine.failed(self._loop.time())
+            self._tried |= {engine}
+            waiting = self.ask()
+            if waiting is not None:
+                await waiting
+            return
+        self._send(engine, connection, head, body)
+
+    def _send(self, engine: Engine, connection: Connection, head: bytes, body: bytes) -> None:
+        self.engine, self._connection = engine, connection
+        engine.begin()
+        connection.send(head, body, self._asking)
+        self._asking.sent(engine)
+
+    # ---- how it goes ----
+
+    def answered(self) -> None:
+        """The engine has begun to answer."""
+        if self.engine is not None:
+            self.engine.answered()
+
+    def failed(self) -> None:
+        """What went wrong is the engine's fault."""
+        if self.engine is not None:
+            self.engine.failed(self._loop.time())
+
+    def busy(self) -> None:
+        """The engine has no room: another is to be asked."""
+        if self.engine is not None:
+            self.engine.busy(self._loop.time())
+            self._tried |= {self.engine}
+
+    def broke_off(self, broken: Broken) -> None:
+        """Not a byte of an answer came; a kept connection that the engine had closed says nothing about the engine."""
+        self._connection = None
+        if not broken.reused and self.engine is not None:
+            self.engine.failed(self._loop.time())
+            self._tried |= {self.engine}
+
+    def pause(self) -> None:
+        """Stop reading the answer."""
+        if self._connection is not None:
+            self._connection.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._connection is not None:
+            self._connection.resume()
+
+    # ---- how it ends ----
+
+    def linger(self) -> None:
+        """The answer is complete: the engine may end its body, so that its connection can be used again."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.wire is not None:
+            self._loop.call_later(LINGER_S, connection.cancel)
+
+    def stop(self) -> None:
+        """Stop the engine, if it is still at work for us."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.cancel()
+
+    def end(self) -> None:
+        """The engine is done with us, however it went."""
+        self.stop()
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.end()

@@ -1,0 +1,77 @@
+"""What a plugin can ask for beside its exchange: the model itself, a count of tokens, the length of the window."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.errors import EngineError, NoEngineAvailable
+from gateway.live import Live, Model
+from gateway.protocol import body as bodies
+from gateway.protocol import openai
+from gateway.protocol.stream import NONSENSE
+from gateway.protocol.whole import WholeAnswer
+from gateway.sdk import Channel, Exchange
+from gateway.upstream import asking
+
+
+class Host:
+    """The gateway, as an exchange with ``model`` knows it. ``began``: the event loop's time when it came."""
+
+    __slots__ = ("_began", "_live", "_model", "_route")
+
+    def __init__(self, live: Live, model: Model, route: str, began: float) -> None:
+        self._live, self._model, self._route, self._began = live, model, route, began
+
+    async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request to its model and return the whole answer, filtered as the first. Raises Failure."""
+        model = self._live.models.get(str(request.get("model")), self._model)
+        left = self._live.timeouts.total - (asyncio.get_running_loop().time() - self._began)
+        body = await asking.ask(model.engines, self._route, {**request, "stream": False}, model.name, exchange.id, left)
+        answer = WholeAnswer(bodies.encode(body))
+        if answer.chunk.choices is None:
+            raise EngineError(NONSENSE)
+        answer.filter(lambda *channel: self._live.chain.filter_for(exchange, Channel(*channel)))
+        if answer.usage is not None:  # tokens of every answer count, also of one that nobody saw
+            exchange.record.prompt_tokens += answer.usage.prompt_tokens
+            exchange.record.completion_tokens += answer.usage.completion_tokens or 0
+        return answer.body
+
+    async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
+        """Count with the engine's tokenizer, and the template's part of the request. Raises Failure."""
+        if isinstance(text, str):
+            part: dict[str, Any] = {"prompt": text}
+        else:
+            part = {name: exchange.request[name] for name in openai.TEMPLATED if name in exchange.request}
+            part["messages"] = list(text)
+        limit = self._live.timeouts.connect + self._live.timeouts.idle
+        body = await asking.ask(self._model.engines, "/tokenize", part, self._model.name, exchange.id, limit)
+        return int(body["count"])
+
+    def window(self, exchange: Exchange) -> int | None:  # noqa: ARG002 - a host's signature
+        """Return the shortest window of the model's engines, in tokens; None where none has told it."""
+        return min((engine.max_model_len for engine in self._model.engines if engine.max_model_len), default=None)
+
+
+class _Gone:
+    """The host of an exchange that is over."""
+
+    def window(self, exchange: Exchange) -> int | None:  # noqa: ARG002 - a host's signature
+        """Know nothing more."""
+        return None
+
+    async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - likewise
+        """Refuse."""
+        raise NoEngineAvailable("The exchange is over.")
+
+    async def count_tokens(
+        self,
+        exchange: Exchange,  # noqa: ARG002 - likewise
+        text: str | Sequence[Mapping[str, Any]],  # noqa: ARG002 - likewise
+    ) -> int:
+        """Refuse."""
+        raise NoEngineAvailable("The exchange is over.")
+
+
+GONE = _Gone()
