@@ -19,7 +19,7 @@ from gateway.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Levels of arrays and objects, the outermost counted (DESIGN 5.4).
+#: Levels of arrays and objects, the outermost counted.
 MAX_DEPTH = 200
 #: Arrays and objects in one body: each takes two bytes of a request and sixty of our memory.
 MAX_CONTAINERS = 250_000

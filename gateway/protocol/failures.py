@@ -1,4 +1,4 @@
-"""An engine's own errors, in whatever shape it tells them, as failures of ours (DESIGN 5.4).
+"""An engine's own errors, in whatever shape it tells them, as failures of ours.
 
 What is the caller's to mend (400, 413, 422) keeps the engine's message, type, param and code. Everything else is the
 engine's fault or our configuration: of that the caller learns no more than that it happened.

@@ -24,7 +24,7 @@ def has_token_ids(route: str, body: dict[str, Any]) -> str | None:
 
 
 def forbidden(route: str, body: dict[str, Any]) -> str | None:
-    """Return the place of a chat template, which no caller may send (DESIGN 5.4), on whatever route; else None."""
+    """Return the place of a chat template, which no caller may send, on whatever route; else None."""
     del route
     if body.get("chat_template") is not None:
         return "chat_template"

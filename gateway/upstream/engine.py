@@ -11,7 +11,7 @@ from gateway.upstream.client import Pool
 from gateway.upstream.origin import head_start, header_lines
 
 #: An engine that failed is passed over for this long, doubled with each further failure; never longer than the last.
-#: With the probes' interval on top it is back within 30 s of its recovery (DESIGN 5.5).
+#: With the probes' interval on top it is back within 30 s of its recovery.
 BACK_OFF_S: Final = 2.0
 LONGEST_S: Final = 20.0
 #: After so long without a failure the next one is a first one again.

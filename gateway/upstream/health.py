@@ -14,7 +14,7 @@ import httpx
 from gateway.upstream.engine import Engine
 from gateway.upstream.models import MODELS, read_models
 
-#: Readiness is false within 10 s of the last engine's death (DESIGN 5.5), also of one that hangs:
+#: Readiness is false within 10 s of the last engine's death, also of one that hangs:
 #: 1.5 + 2 + 1.5 + 2 = 7 s, and another 2 s if the probe of a neighbour hangs just then.
 INTERVAL_S: Final = 1.5
 PROBE_S: Final = 2.0

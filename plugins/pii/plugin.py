@@ -52,7 +52,7 @@ class PiiOptions(Options):
     """What to look for, where, and what to do about it."""
 
     kinds: tuple[KindName | KindOptions, ...] = Field(
-        default=("phone_cn", "phone_fixed_cn", "id_card_cn", "bank_card", "email"), description="what to look for"
+        default=("phone_cn", "id_card_cn", "bank_card", "email"), description="what to look for"
     )
     patterns: tuple[PatternOptions, ...] = Field(default=(), description="further kinds, as regular expressions")
     action: Action = Field(default="mask", description="what to do about it")

@@ -18,6 +18,7 @@ def made(**options: Any) -> Scanner:
 
 
 DEFAULT, EVERYTHING = made(), made(kinds=list(_FORMS))
+USUAL = made(kinds=["phone_cn", "phone_fixed_cn", "id_card_cn", "bank_card", "email"])
 
 
 def masked(text: str, scanner: Scanner = DEFAULT) -> str:
@@ -64,7 +65,11 @@ def masked(text: str, scanner: Scanner = DEFAULT) -> str:
     ],
 )
 def test_what_is_personal_is_masked(text: str, shown: str) -> None:
-    assert masked(text) == shown
+    assert masked(text, USUAL) == shown
+
+
+def test_landlines_are_looked_for_where_they_are_asked_for() -> None:
+    assert masked("010-12345678") == "010-12345678"
 
 
 @pytest.mark.parametrize(
