@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -18,7 +19,7 @@ from gateway.protocol import body as bodies
 from gateway.protocol import sse
 from gateway.protocol.whole import as_stream
 from gateway.record import Record
-from gateway.sdk import Reply
+from gateway.sdk import Exchange, Reply
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -85,10 +86,6 @@ class Port(Protocol):
 _forms: dict[tuple[str, ...], bytes] = {}  # one for each way a request can go: a handful
 
 
-def _tagged(tags: bytes) -> Headers:
-    return [(b"x-sluice-tags", tags)] if tags else []
-
-
 def timing(phases: Mapping[str, float]) -> bytes:
     """Write what a request has taken so far, in ms (W3C Server Timing)."""
     names = tuple(phases)
@@ -114,10 +111,12 @@ class Caller:
     With a ``port`` the two commonest heads go by it, with what AccessLog would add to them.
     """
 
-    __slots__ = ("_backlog", "_listener", "_port", "_record", "_send", "_task", "blocked_since", "finished", "started")
+    __slots__ = ("_backlog", "_port", "_record", "_task", "blocked_since", "finished", "listener", "send", "started")
 
-    def __init__(self, send: Send, listener: Listener, record: Record, port: Port | None = None) -> None:
-        self._send, self._listener, self._port, self._record = send, listener, port, record
+    def __init__(self, record: Record, port: Port | None = None) -> None:
+        self._record, self._port = record, port
+        self.send: Send  # the server's, to be set before anything is sent
+        self.listener: Listener | None = None
         self._backlog: deque[Message] | None = None
         self._task: asyncio.Task[None] | None = None
         self.started = self.finished = False
@@ -128,13 +127,13 @@ class Caller:
         self.started = True
         self._put({"type": "http.response.start", "status": status, "headers": headers})
 
-    def start_stream(self, tags: bytes) -> None:
+    def start_stream(self) -> None:
         """Send the head of a stream of events."""
         if self._port is None or self._task is not None:
-            self.start(200, [*EVENT_STREAM, *_tagged(tags)])
+            self.start(200, [*EVENT_STREAM, *self._tags()])
         else:
             self.started = True
-            self._port.head(200, _STREAM_LINES + self._told(tags), None)
+            self._port.head(200, _STREAM_LINES + self._told(), None)
 
     def write(self, data: bytes) -> None:
         """Send a piece of the body."""
@@ -152,34 +151,48 @@ class Caller:
         self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
         self.end(body)
 
-    def answer_json(self, body: bytes, tags: bytes) -> None:
+    def answer_json(self, body: bytes) -> None:
         """Send a whole answer."""
         if self._port is None or self._task is not None:
-            self.answer(200, [*JSON_HEADERS, *_tagged(tags)], body)
+            self.answer(200, [*JSON_HEADERS, *self._tags()], body)
         else:
             self.started = True
-            self._port.head(200, _JSON_LINES + self._told(tags), len(body))
+            self._port.head(200, _JSON_LINES + self._told(), len(body))
             self.end(body)
 
-    def heartbeat(self, tags: bytes) -> None:
+    def heartbeat(self) -> None:
         """Show that the connection lives, unless there is something that waits to be taken."""
         if self.blocked_since is None:
             if not self.started:
-                self.start_stream(tags)
+                self.start_stream()
             self.write(sse.HEARTBEAT)
 
-    def fail(self, failure: Failure, tags: bytes) -> None:
+    def fail(self, failure: Failure) -> None:
         """Answer with a failure."""
-        self.answer(failure.status, [*JSON_HEADERS, *failure.headers(), *_tagged(tags)], bodies.encode(failure.body()))
+        self.answer(failure.status, [*JSON_HEADERS, *failure.headers(), *self._tags()], bodies.encode(failure.body()))
 
     def break_off(self, failure: Failure) -> None:
         """End a stream that has begun: one error event, no [DONE], no invented finish_reason."""
+        self.note(failure)
         self.end(sse.encode(bodies.encode(failure.body())))
 
-    def reply(self, reply: Reply, extra: dict[str, Any] | None, tags: bytes, *, stream: bool, want_usage: bool) -> None:
+    def note(self, failure: Failure) -> None:
+        """Write down what became of the request."""
+        record = self._record
+        record.outcome = "engine_refused" if isinstance(failure.code, int) else str(failure.code)
+        if record.rule is None:
+            record.rule = getattr(failure, "rule", None)
+
+    def cut_off(self) -> None:
+        """Close on a caller that takes nothing any more; a server that is not ours has a limit of its own."""
+        self._record.outcome = "client_left"
+        if self._port is not None:
+            self._port.drop()
+
+    def reply(self, reply: Reply, extra: dict[str, Any] | None, *, stream: bool, want_usage: bool) -> None:
         """Answer what a plugin says, in the form that was asked for; ``extra`` goes under "sluice"."""
         own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
-        headers = [*_tagged(tags), *own]
+        headers = [*self._tags(), *own]
         body = dict(reply.body)
         if reply.status == 200 and extra:
             body["sluice"] = {**body.get("sluice", {}), **extra}
@@ -189,16 +202,20 @@ class Caller:
         else:
             self.answer(reply.status, [*JSON_HEADERS, *headers], bodies.encode(body))
 
-    def _told(self, tags: bytes) -> bytes:
+    def _tags(self) -> Headers:
+        tags = self._record.tags
+        return [(b"x-sluice-tags", ",".join([quote(tag, safe="") for tag in tags]).encode())] if tags else []
+
+    def _told(self) -> bytes:
         """Write the header lines that say what the request has come to."""
         record = self._record
         record.status = 200
         lines = _TOLD % (record.request_id.encode("ascii"), timing(record.phases))
-        return lines + b"x-sluice-tags: %b\r\n" % tags if tags else lines
+        return lines + b"".join([b"%b: %b\r\n" % header for header in self._tags()]) if record.tags else lines
 
     def drop(self) -> None:
         """The caller has left: forget what has not been sent."""
-        self._backlog = None
+        self._backlog = self.listener = None
         if self._task is not None:
             self._task.cancel()
 
@@ -208,25 +225,27 @@ class Caller:
                 self._backlog = deque()
             self._backlog.append(message)
             return
-        sending: Any = self._send(message)  # a coroutine: every ASGI server's is
+        sending: Any = self.send(message)  # a coroutine: every ASGI server's is
         try:
             waits_for = sending.send(None)
         except StopIteration:
             return
         loop = asyncio.get_running_loop()
         self.blocked_since = loop.time()
-        self._listener.slow()
+        if self.listener is not None:
+            self.listener.slow()
         self._task = loop.create_task(self._drain(sending, waits_for))
 
     async def _drain(self, sending: Coroutine[Any, Any, None], waits_for: Any) -> None:
         try:
             await Resumed(sending, waits_for)
             while self._backlog:
-                await self._send(self._backlog.popleft())
+                await self.send(self._backlog.popleft())
         finally:
             self._task = None
             self.blocked_since = None
-        self._listener.ready()
+        if self.listener is not None:
+            self.listener.ready()
 
 
 CANCELLED: Any = object()
@@ -263,6 +282,12 @@ class Resumed:
                     waits_for = self._coroutine.send(None)
                 except StopIteration:
                     return
+
+
+def extra(exchange: Exchange) -> dict[str, Any] | None:
+    """Return what an exchange's caller is told under "sluice"."""
+    tags, more = exchange.record.tags, exchange.extra
+    return {**more, **({"tags": list(tags)} if tags else {})} if more or tags else None
 
 
 async def send_failure(send: Send, failure: Failure, *, close: bool = False) -> None:

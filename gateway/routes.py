@@ -9,12 +9,13 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admission.keys import Principal
+from gateway.answering import Meters
 from gateway.caller import send_failure, send_json
 from gateway.clock import Clock
 from gateway.errors import ModelNotFound, NotFound
 from gateway.live import ANY_MODEL, Live, Model
 from gateway.protocol.openai import ROUTES
-from gateway.relay import Meters, Relay
+from gateway.relay import Relay
 
 MODELS = "/v1/models"
 _RELAYED = frozenset(ROUTES)

@@ -40,7 +40,13 @@ class Listener:
 
 
 def caller(server: Server, log: list[str] | None = None) -> Caller:
-    return Caller(server.send, Listener(log), Record())
+    return made(server.send, Listener(log))
+
+
+def made(send: Any, listener: Listener) -> Caller:
+    out = Caller(Record())
+    out.send, out.listener = send, listener
+    return out
 
 
 async def test_what_need_not_wait_is_sent_before_the_call_returns() -> None:
@@ -82,7 +88,7 @@ async def test_a_send_that_raises_while_it_waits_loses_nothing_but_itself() -> N
         except ConnectionError as fault:
             seen.append(fault)
 
-    out = Caller(send, Listener(), Record())
+    out = made(send, Listener())
     out.start(200, [])
     gate.set_exception(ConnectionError())
     while out.blocked_since is not None:

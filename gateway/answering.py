@@ -1,0 +1,399 @@
+"""THE SECOND HALF OF THE DATA PATH: what the engine answers, on its way through the chain to the caller.
+
+It comes as calls from the engine's socket and is filtered and written in place; a task exists only where something
+really has to wait: a plugin, a new connection, a second engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import structlog
+
+from gateway.attempt import Attempt
+from gateway.caller import Caller, extra
+from gateway.clock import Clock
+from gateway.errors import EngineError, EngineTimeout, Failure, InternalError, NoEngineAvailable
+from gateway.live import Live, Model
+from gateway.protocol import body as bodies
+from gateway.protocol import failures, openai
+from gateway.protocol.stream import BROKE_OFF, NONSENSE, Filter, StreamEditor
+from gateway.protocol.whole import WholeAnswer, as_stream
+from gateway.record import Record
+from gateway.sdk import Answer, Channel, Exchange
+from gateway.upstream.client import Broken
+from gateway.upstream.engine import Engine
+
+log = structlog.get_logger()
+
+BUG = "Something went wrong in the gateway; the operator's log has the request id."
+
+
+class Meters(Protocol):
+    """What is counted while an exchange runs; all else is in the record when it is over."""
+
+    def in_flight(self, model: str, change: int) -> None:
+        """One more, or one less."""
+
+    def chunk_gap(self, seconds: float) -> None:
+        """The time between two pieces of a stream."""
+
+
+class Answering:
+    """Asks the engines of ``model`` and tells ``caller`` what they answer; ``fail`` tells it why there is no answer.
+
+    ``marked`` is when the last phase of the request ended (``perf_counter``). All other times are the event loop's.
+    """
+
+    __slots__ = (
+        *("_asked", "_asked_at", "_begun", "_caller", "_chain", "_chunk_at", "_clock", "_editor", "_exchange"),
+        *("_fail", "_headers", "_heard", "_live", "_loop", "_marked", "_meters", "_parts", "_record", "_retry_after"),
+        *("_salt", "_status", "_task", "_whole", "_wrote_at", "attempt", "due", "over"),
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        asked: openai.Asked,
+        live: Live,
+        model: Model,
+        caller: Caller,
+        fail: Callable[[Failure], Coroutine[Any, Any, None]],
+        meters: Meters,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        marked: float,
+        headers: dict[bytes, bytes],
+        salt: str | None,
+    ) -> None:
+        self._exchange, self._record, self._asked, self._live = exchange, exchange.record, asked, live
+        self._caller, self._fail, self._meters, self._clock, self._loop = caller, fail, meters, clock, loop
+        self._marked, self._headers, self._salt = marked, headers, salt
+        self._chain = live.chain
+        self._whole = not asked.stream or self._chain.needs_whole_answer(exchange)
+        self._editor: StreamEditor | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._begun = False  # the first event has been seen: no other engine will be asked
+        self.over = False  # the response is complete, or will be without the engine
+        self._asked_at = self._chunk_at = 0.0
+        self.due = 0.0  # when the clock is to look at us
+        self.attempt = Attempt(model.engines, self, loop)
+        caller.listener = self
+
+    # ---- the engine is asked ----
+
+    def request_for(self, engine: Engine) -> tuple[bytes, bytes]:
+        """Write what one engine gets. Raises InvalidRequest."""
+        exchange = self._exchange
+        stream, model = not self._whole, engine.served_model
+        body = bodies.encode(
+            openai.for_engine(exchange.route, exchange.request, model=model, stream=stream, cache_salt=self._salt)
+        )
+        return engine.head(exchange.route, exchange.id, len(body), self._headers), body
+
+    def sent(self, engine: Engine) -> None:
+        """The request is on its way to this engine."""
+        self._record.engine = engine.name
+        self._status, self._parts = 0, list[bytes]()
+        self._marked = ended(self._record, "connect", self._marked)
+        now = self._heard = self._loop.time()
+        if not self._asked_at:
+            self._asked_at = self._wrote_at = now
+            self.overdue(now)
+            self._clock.watch(self)
+
+    # ---- the engine's answer: called from its socket ----
+
+    def on_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """The engine has begun to answer."""
+        self._status = status
+        if status == 200 and self._whole:
+            return
+        fields = dict(headers)
+        if status != 200:
+            self._retry_after = fields.get(b"retry-after", b"").decode("latin-1") or None
+        elif not fields.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
+            self._engine_failed(EngineError(NONSENSE))
+        else:
+            asked, exchange = self._asked, self._exchange
+            self._editor = StreamEditor(
+                self._filter_for,
+                model=asked.model,
+                choices=asked.choices,
+                want_usage=asked.want_usage,
+                merge=self._chain.watches_answers(exchange),
+                show_logprobs=exchange.show_logprobs,
+            )
+
+    def on_data(self, data: bytes) -> None:
+        """The next bytes of the engine's answer. THE HOT PATH of a stream."""
+        editor = self._editor
+        if editor is None or self.over:
+            self._parts.append(data)
+            return
+        now = perf_counter()
+        try:
+            shown = editor.feed(data)
+        except Exception as fault:  # noqa: BLE001 - a filter that fails closed, or a bug
+            editor.failure, shown = named(fault, self._record), b""
+        self._heard = self._loop.time()
+        if self._begun:
+            self._meters.chunk_gap(now - self._chunk_at)
+        elif editor.events:
+            self._first_event(now)
+        else:
+            if editor.failure is not None or editor.done:
+                self._stream_ended(editor)
+            return
+        self._chunk_at = now
+        record = self._record
+        if record.first_text_s is None and editor.chars:
+            record.first_text_s = now - record.started
+        if shown:
+            self._wrote_at = self._heard
+            self._caller.write(shown)
+        if editor.done or editor.abort or editor.failure is not None:
+            self._stream_ended(editor)
+
+    def _first_event(self, now: float) -> None:
+        self._first_answer(now)
+        self.due = min(self.due, self._heard + self._live.timeouts.idle)
+        if not self._caller.started:
+            self._caller.start_stream()
+
+    def _first_answer(self, now: float) -> None:
+        self._begun = True
+        self.attempt.answered()
+        self._record.phases["first_token"] = now - self._marked
+        self._marked = now
+
+    def on_end(self) -> None:
+        """The engine's answer is complete."""
+        if self.over:
+            return
+        try:
+            editor = self._editor
+            if editor is not None:
+                if not editor.done:
+                    editor.end()
+                self._stream_ended(editor)
+            elif self._status == 200:
+                self._whole_answer(b"".join(self._parts))
+            else:
+                self._refused(failures.from_engine(self._status, b"".join(self._parts), self._retry_after))
+        except Exception as fault:  # noqa: BLE001 - a filter that fails closed, or a bug
+            self._engine_failed(named(fault, self._record))
+
+    def on_failure(self, broken: Broken) -> None:
+        """The connection broke, or spoke nonsense."""
+        if self.over:
+            return
+        if self._editor is not None and self._editor.complete:  # every choice had ended; only [DONE] is missing
+            self.on_end()
+        elif not broken.answer_begun and not self._begun and broken.kind in {"refused", "broke_off"}:
+            self.attempt.broke_off(broken)
+            self._in_background(self._ask_again(EngineError(BROKE_OFF)))
+        else:
+            self.attempt.failed()
+            self._engine_failed(EngineError(BROKE_OFF if broken.kind == "broke_off" else NONSENSE))
+
+    # ---- a stream ----
+
+    def _stream_ended(self, editor: StreamEditor) -> None:
+        """The stream is complete, blocked, or none: end the response in the form that fits."""
+        if isinstance(editor.failure, failures.Busy) and not self._begun:
+            self.attempt.stop()
+            self._editor = None
+            self._refused(editor.failure)
+            return
+        if editor.failure is not None or not self._begun:  # or [DONE] and nothing before it
+            self._engine_failed(editor.failure or EngineError(BROKE_OFF))
+            return
+        self.over = True
+        if editor.abort and not editor.done:
+            self.attempt.end()
+        else:
+            self.attempt.linger()
+        self._finished(editor.finish_reasons)
+        if self._chain.watches_answers(self._exchange):
+            answer = Answer(self._exchange.route, editor.merged(), shown=True)
+            waiting = self._chain.on_answer(self._exchange, answer)
+            if waiting is not None:
+                self._in_background(self._end_stream_after(waiting, editor))
+                return
+        self._caller.end(editor.close(extra(self._exchange)))
+
+    async def _end_stream_after(self, waiting: Awaitable[None], editor: StreamEditor) -> None:
+        await waiting
+        self._caller.end(editor.close(extra(self._exchange)))
+
+    # ---- a whole answer ----
+
+    def _whole_answer(self, raw: bytes) -> None:
+        self._first_answer(perf_counter())
+        exchange, answer = self._exchange, WholeAnswer(raw)
+        answer.screen(exchange.route, self._filter_for)
+        self._record.answer_chars = answer.chars
+        self._finished(answer.finish_reasons)
+        self._count(answer.usage)
+        if self._chain.watches_answers(exchange):
+            waiting = self._chain.on_answer(exchange, Answer(exchange.route, answer.body))
+            if waiting is not None:
+                self._in_background(self._show_after(waiting, answer))
+                return
+        self._show(answer)
+
+    async def _show_after(self, waiting: Awaitable[None], answer: WholeAnswer) -> None:
+        await waiting
+        self._show(answer)
+
+    def _show(self, answer: WholeAnswer) -> None:
+        self._marked = ended(self._record, "chain_answer", self._marked)
+        raw = answer.close(self._asked.model, extra(self._exchange), self._exchange.show_logprobs)
+        self.over = True
+        if not self._asked.stream:
+            self._caller.answer_json(raw)
+            return
+        if not self._caller.started:
+            self._caller.start_stream()
+        self._caller.end(as_stream(bodies.decode(raw), want_usage=self._asked.want_usage))
+
+    # ---- what goes wrong ----
+
+    def _refused(self, failure: Failure) -> None:
+        """The engine answered, but not with an answer: busy ones are passed over, its own verdicts go to the caller."""
+        if isinstance(failure, failures.Busy):
+            self.attempt.busy()
+            self._in_background(self._ask_again(failure))
+            return
+        if failure.status >= 500:
+            self.attempt.failed()
+        self._engine_failed(failure)
+
+    async def _ask_again(self, failure: Failure) -> None:
+        """Nothing of an answer was seen: ask another engine, or tell the caller what the last one said."""
+        self.attempt.end()
+        try:
+            waiting = self.attempt.ask()
+            if waiting is not None:
+                await waiting
+        except NoEngineAvailable:
+            raise failure from None
+
+    def _engine_failed(self, failure: Failure) -> None:
+        """The engine's answer ends here without an end."""
+        if self.over:
+            return
+        self.stop()
+        if self._begun and self._caller.started:
+            self._caller.break_off(failure)
+        else:
+            self._in_background(self._fail(failure))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = self._loop.create_task(self._guarded(work))
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception as fault:  # noqa: BLE001 - whatever happens, the caller gets an answer of our form
+            await self._fail(named(fault, self._record))
+
+    # ---- time ----
+
+    def overdue(self, now: float) -> None:
+        """Look at every deadline and say when to look again; called seldom, whatever the pace of the stream."""
+        times, blocked_since = self._live.timeouts, self._caller.blocked_since
+        due = self._asked_at + times.total
+        if blocked_since is not None:
+            due = min(due, blocked_since + times.idle)
+        elif not self._whole:
+            due = min(due, self._heard + (times.idle if self._begun else times.first_token))
+        if due <= now:
+            self._clock.forget(self)
+            if not self.over:
+                self._timed_out(slow_caller=blocked_since is not None)
+            return
+        if self._asked.stream:
+            if self._wrote_at + self._live.heartbeat_s <= now:
+                self._wrote_at = now
+                self._caller.heartbeat()
+            due = min(due, self._wrote_at + self._live.heartbeat_s)
+        self.due = due
+
+    def _timed_out(self, *, slow_caller: bool) -> None:
+        if slow_caller:
+            self.over = True
+            self._caller.cut_off()
+            return
+        self.attempt.failed()
+        self._engine_failed(EngineTimeout("The model did not answer in time."))
+
+    def slow(self) -> None:
+        """The caller takes nothing more for now: neither do we."""
+        self.due = min(self.due, self._loop.time() + self._live.timeouts.idle)
+        self.attempt.pause()
+
+    def ready(self) -> None:
+        """The caller has taken what there was."""
+        self._heard = self._loop.time()
+        self.attempt.resume()
+
+    def _filter_for(self, choice: int, kind: str, tool: int) -> Filter | None:
+        return self._chain.filter_for(self._exchange, Channel(choice, kind, tool))
+
+    def _finished(self, reasons: list[str]) -> None:
+        record = self._record
+        record.finish_reasons = reasons
+        if record.rule is not None and "content_filter" in reasons:
+            record.outcome = "content_filter"
+
+    def _count(self, usage: Any) -> None:
+        if usage is not None:
+            self._record.prompt_tokens = usage.prompt_tokens
+            self._record.completion_tokens = usage.completion_tokens or 0
+
+    # ---- the end ----
+
+    def stop(self) -> None:
+        """Stop the engine, if it is still at work for us; the response will be complete without it."""
+        self.over = True
+        self.attempt.end()
+
+    def give_back(self) -> None:
+        """Let go of everything, and of each other: nothing of an exchange waits for the garbage collector."""
+        self._clock.forget(self)
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+        self.stop()
+        record, editor = self._record, self._editor
+        if editor is not None:
+            self._count(editor.usage)
+            record.answer_chars = editor.chars
+            record.completion_tokens = record.completion_tokens or editor.chunks
+            record.phases["decode"] = perf_counter() - self._marked
+            self._editor = None
+        del self._fail, self.attempt
+
+
+def ended(record: Record, phase: str, began: float) -> float:
+    """Note that a phase has ended (of several of one name the sum), and return when."""
+    now = perf_counter()
+    phases = record.phases
+    phases[phase] = now - began + phases[phase] if phase in phases else now - began
+    return now
+
+
+def named(fault: Exception, record: Record) -> Failure:
+    """Turn whatever was raised into one of our failures; a bug is logged by its type and place, never its text."""
+    if isinstance(fault, Failure):
+        return fault
+    trace = fault.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    at = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace is not None else ""
+    log.error("internal_error", request_id=record.request_id, fault=type(fault).__name__, at=at)
+    return InternalError(BUG)
