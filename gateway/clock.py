@@ -1,4 +1,4 @@
-"""Deadlines of many exchanges by one timer: a timer for each would cost a request more than all its other bookkeeping."""
+"""Deadlines of many exchanges by one timer: one for each would cost a request more than all its other bookkeeping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole answer without I/O: the same filters as for a stream, fed with one piece; and a whole answer told as a stream."""
+"""A whole answer without I/O: the same filters as for a stream, fed with one piece; and told as a stream if asked."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class WholeAnswer:
         if shown == text and not blocked:
             return
         choice = self.body["choices"][position]
-        (choice["message"] if "message" in choice else choice)[kind if "message" in choice else "text"] = shown
+        choice.get("message", choice)[kind if "message" in choice else "text"] = shown
         if kind == "content":
             touched = [*edits, *([(channel.told, len(text), "")] if blocked else [])]
             choice["logprobs"] = masked(choice.get("logprobs"), text, touched)

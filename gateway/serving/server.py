@@ -202,8 +202,7 @@ class Server(uvicorn.Server):
             log.warning("drain_cut_short", running=len(running))
             for task in running:
                 task.cancel()
-            ending = [each for each in state.tasks if isinstance(each, asyncio.Task)]  # what ran in place, too, by now
-            if ending:
+            if ending := tuple(state.tasks):  # what ran in place has become a task by now
                 await asyncio.wait(ending, timeout=_FORCED_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FORCED_S if self.force_exit else _CLEAN_UP_S):

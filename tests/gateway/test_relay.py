@@ -292,7 +292,7 @@ async def test_an_engine_s_refusal_is_the_caller_s_and_its_own_trouble_is_not() 
         assert head.startswith(b"HTTP/1.1 400 ")
         assert json.loads(body)["error"]["message"] == "too long"
         assert gateway.told.records[0].outcome == "engine_refused"
-    async with house(answered({"detail": "at /root/secret"}, "500 Internal Server Error")) as gateway:
+    async with house(answered({"detail": "at /srv/secret"}, "500 Internal Server Error")) as gateway:
         head, body = await gateway.ask()
         assert head.startswith(b"HTTP/1.1 502 ")
         assert b"secret" not in body

@@ -13,12 +13,14 @@ ROOT = Path(__file__).parents[2]
 #: Modules that have no test file of their own, and why. An entry that is no longer needed fails too.
 TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/__main__.py": "two lines: python -m gateway is sluice, which tests/gateway/test_cli.py runs",
+    "gateway/answering.py": "the second half of the data path: tests/gateway/test_relay.py and tests/system play both",
     "gateway/app.py": "wires the parts; every test of tests/system starts it",
+    "gateway/attempt.py": "a relay's one try at an engine: tests/gateway/test_relay.py and tests/system play it",
     "gateway/engine/failure.py": "an exception without behaviour",
     "gateway/engine/make_smollm2.py": "runs in the engine's environment; tests/system serves its model",
+    "gateway/host.py": "what plugins ask for: tests/system/test_answer_plugins.py asks over sockets",
     "gateway/live.py": "values without behaviour",
     "gateway/record.py": "values without behaviour; every test of relay, metrics and log reads them",
-    "gateway/relay.py": "a client in the same process hides what matters of a stream: tests/system has real sockets",
     "gateway/routes.py": "a few lines a route; tests/system/test_models.py and test_paths_and_headers.py ask them all",
 }
 
