@@ -213,7 +213,9 @@ def create_app(
     )
     app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
     app = Auth(Body(app), gateway.current)
-    return RequestId(AccessLog(app, metrics, output), in_place=frozenset(ROUTES))
+    return RequestId(
+        AccessLog(app, metrics, output), in_place=frozenset(ROUTES), trusted_proxies=settings.server.trusted_proxies
+    )
 
 
 def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:

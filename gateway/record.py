@@ -39,6 +39,7 @@ class Record:
     request_id: str = ""
     method: str = ""
     route: str = ""
+    client: str = ""  # the caller's address
     key: str | None = None
     model: str | None = None
     engine: str | None = None

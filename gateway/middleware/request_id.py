@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import count
 from time import perf_counter
 
@@ -19,16 +20,20 @@ _ACCEPTED = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 _ROUTES = {route: route for route in ROUTES} | {route + "/": route for route in ROUTES}
 _ONE_MODEL = "/v1/models/"
 
+Networks = Sequence[IPv4Network | IPv6Network]
+
 
 class RequestId:
     """Outermost: puts ``scope["sluice"]``, the Record, with request id, method, route and start time.
 
-    ``in_place`` is for the server: the paths whose requests it may answer without a task (``Cycle.start``).
+    ``in_place`` is for the server: the paths whose requests it may answer without a task (``Cycle.start``). The
+    caller's address is the peer's, or what ``trusted_proxies`` say of it.
     """
 
-    def __init__(self, app: ASGIApp, in_place: frozenset[str] = frozenset()) -> None:
+    def __init__(self, app: ASGIApp, in_place: frozenset[str] = frozenset(), trusted_proxies: Networks = ()) -> None:
         self._app = app
         self.in_place = in_place
+        self._trusted = trusted_proxies
         # Unique without asking the system each time: 64 random bits of this process and a count.
         self._prefix = f"req-{os.urandom(8).hex()}-"
         self._count = count(1).__next__
@@ -44,4 +49,33 @@ class RequestId:
                 _ROUTES.get(path) or ("/v1/models" if path.startswith(_ONE_MODEL) else OTHER),
                 started=perf_counter(),
             )
+            if (peer := scope.get("client")) is not None:
+                forwarded = headers.get(b"x-forwarded-for") if self._trusted else None
+                scope["sluice"].client = (
+                    peer[0] if forwarded is None else caller(peer[0], scope["headers"], self._trusted)
+                )
         return self._app(scope, receive, send)
+
+
+def caller(peer: str, headers: Sequence[tuple[bytes, bytes]], trusted: Networks) -> str:
+    """Return who called: the peer, or where that is a trusted proxy the right-most X-Forwarded-For entry that is none.
+
+    Entries to the left of it are the caller's own words, and so is one that is no address: there the last proxy counts.
+    """
+    fields = [value.decode("latin-1") for name, value in headers if name == b"x-forwarded-for"]
+    address = peer
+    for entry in reversed(",".join(fields).split(",")):
+        if not _is_trusted(address, trusted):
+            break
+        try:
+            address = str(ip_address(entry.strip()))
+        except ValueError:
+            break
+    return address
+
+
+def _is_trusted(address: str, trusted: Networks) -> bool:
+    try:
+        return any(ip_address(address) in network for network in trusted)
+    except ValueError:  # a Unix socket's peer has no address
+        return False

@@ -28,6 +28,7 @@ class AccessLine(msgspec.Struct, omit_defaults=True):
     time: datetime
     event: str
     request_id: str
+    client: str
     key: str | None
     model: str | None
     engine: str | None
@@ -61,6 +62,7 @@ def access_line(record: Record) -> bytes:
                 time=_now(),
                 event="request",
                 request_id=record.request_id,
+                client=record.client,
                 key=record.key,
                 model=model if model is None or len(model) <= _LONGEST else model[:_LONGEST],
                 engine=record.engine,

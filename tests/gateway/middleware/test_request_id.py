@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.middleware.request_id import RequestId
+from gateway.middleware.request_id import RequestId, caller
 from gateway.record import Record
 
 
@@ -64,3 +67,33 @@ async def test_what_is_no_request_passes_by() -> None:
     scope: dict[str, Any] = {"type": "lifespan"}
     await RequestId(nothing)(scope, nothing, nothing)
     assert "sluice" not in scope
+
+
+PROXIES = [ip_network("10.0.0.0/8"), ip_network("2001:db8::/32")]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("203.0.113.9", ["198.51.100.1"], "203.0.113.9"),  # not one of ours: its word counts nothing
+        ("10.0.0.1", ["198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["1.2.3.4, 198.51.100.1, 10.0.0.2"], "198.51.100.1"),  # what is left of it the caller wrote itself
+        ("10.0.0.1", ["1.2.3.4", "198.51.100.1"], "198.51.100.1"),  # two fields are one list
+        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.1", ["198.51.100.1, <script>"], "10.0.0.1"),
+        ("2001:db8::1", ["2001:DB8:0::5, 2001:db9::1"], "2001:db9::1"),
+        ("unix", ["198.51.100.1"], "unix"),
+    ],
+)
+def test_the_caller_is_the_right_most_address_that_is_no_trusted_proxys(
+    peer: str, forwarded: list[str], address: str
+) -> None:
+    headers = [(b"x-forwarded-for", entry.encode()) for entry in forwarded]
+    assert caller(peer, [(b"host", b"x"), *headers], PROXIES) == address
+
+
+@given(
+    st.lists(st.binary(max_size=20).filter(lambda raw: b"\r" not in raw and b"\n" not in raw), min_size=1, max_size=4)
+)
+def test_nothing_that_a_caller_writes_is_taken_for_an_address_that_is_none(fields: list[bytes]) -> None:
+    ip_address(caller("10.0.0.1", [(b"x-forwarded-for", field) for field in fields], PROXIES))

@@ -55,6 +55,7 @@ def told(**facts: Any) -> dict[str, Any]:
 
 def test_a_request_s_line_has_all_that_operators_ask_for() -> None:
     line = told(
+        client="203.0.113.9",
         key="team-a",
         model="m",
         engine="m-0",
@@ -73,6 +74,7 @@ def test_a_request_s_line_has_all_that_operators_ask_for() -> None:
     assert line == {
         "event": "request",
         "request_id": "req-1",
+        "client": "203.0.113.9",
         "key": "team-a",
         "model": "m",
         "engine": "m-0",
