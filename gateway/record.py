@@ -52,7 +52,7 @@ class Record:
     total_s: float = 0.0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    prompt_chars: int = 0
+    prompt_chars: int = 0  # as a plugin has counted them (audit_log)
     answer_chars: int = 0
     finish_reasons: list[str] = field(default_factory=list)
     plugin: str | None = None  # the plugin and the rule of a block

@@ -122,8 +122,7 @@ class Relay:
 
     def _take_place(self, model: Model, now: float) -> None:
         """Enter the limits of key and model. Raises RateLimited and QueueFull."""
-        size = self._record.prompt_chars = len(self._raw)
-        ticket = self._principal.limits.enter(now, size // 4 + self._asked.output_tokens)
+        ticket = self._principal.limits.enter(now, len(self._raw) // 4 + self._asked.output_tokens)
         if model.load.in_flight >= model.max_in_flight:
             ticket.leave()
             raise QueueFull("The model is busy with as many requests as it may hold; try again.", retry_after=1)

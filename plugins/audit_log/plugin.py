@@ -68,6 +68,7 @@ class AuditLog(Plugin):
 
     def on_complete(self, exchange: Exchange) -> None:
         """Hand the facts over to the writer."""
+        exchange.record.prompt_chars = sum([len(text.text) for text in exchange.texts()])
         if not self._texts:
             self._writer.put(line(Entry(datetime.now(UTC), exchange.record)))
             return

@@ -40,6 +40,7 @@ async def test_every_exchange_is_one_line_without_text(tmp_path: Path) -> None:
         ("req-1", 200, "ok"),
         ("req-1", 0, "content_filter"),
     ]
+    assert [line["prompt_chars"] for line in lines] == [2, 2]
     assert "request" not in lines[0]
     assert "秘密" not in (tmp_path / "audit.jsonl").read_text("utf-8")
 
