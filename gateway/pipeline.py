@@ -119,8 +119,10 @@ class Chain:
 
     def blocks_requests(self, exchange: Exchange) -> bool:
         """Is there a filter on requests that blocks? Then text must not come in as token ids."""
-        return any(getattr(step.link.plugin, "blocks_requests", False) and not step.link.shadow
-                   and step.link.applies(exchange) for step in self._request)
+        return any(
+            getattr(step.link.plugin, "blocks_requests", False) and not step.link.shadow and step.link.applies(exchange)
+            for step in self._request
+        )
 
     def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
         """Let every plugin see the request; the first reply ends the walk. Raises Failure."""
@@ -238,8 +240,14 @@ class Chain:
     def _failed(self, link: Link, exchange: Exchange, fault: Exception, seconds: float) -> None:
         outcome = "timed_out" if isinstance(fault, TimeoutError) else "failed"
         self._ran(link, exchange, seconds, outcome)
-        log.warning("plugin_failed", plugin=link.name, outcome=outcome, fault=type(fault).__name__,
-                    request_id=exchange.id, on_error=link.on_error)
+        log.warning(
+            "plugin_failed",
+            plugin=link.name,
+            outcome=outcome,
+            fault=type(fault).__name__,
+            request_id=exchange.id,
+            on_error=link.on_error,
+        )
 
     def _fault(self, link: Link, exchange: Exchange, fault: Exception, seconds: float) -> None:
         """Apply the link's policy to what its hook raised: a refusal goes on, anything else by ``on_error``."""

@@ -44,6 +44,7 @@ class _Line(msgspec.Struct, omit_defaults=True, gc=False):
 
     time: datetime
     request_id: str
+    client: str
     key: str | None
     model: str | None
     engine: str | None
@@ -80,6 +81,7 @@ def line(entry: Entry) -> bytes:
     facts = _Line(
         entry.ended,
         record.request_id,
+        record.client,
         record.key,
         record.model,
         record.engine,

@@ -46,6 +46,7 @@ def test_a_line_holds_the_facts_of_an_exchange() -> None:
     assert json.loads(raw) == {
         "time": "2026-11-29T17:08:15.250000Z",
         "request_id": "req-1",
+        "client": "",
         "key": "team-a",
         "model": "smollm2",
         "engine": "smollm2-0",
