@@ -37,8 +37,6 @@ __all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "rea
 NONSENSE = "The model's server sent an answer that could not be understood."
 BROKE_OFF = "The model's server ended the answer before it was complete."
 
-
-
 #: So many changes of the chunks' form are followed; an engine that changes it for ever is read chunk by chunk.
 FORMS = 8
 _UNMADE: Any = object()
@@ -55,8 +53,7 @@ class _ChoiceState:
         self.others: dict[str, Filter | None] = {}
         self.tools: dict[int, ArgumentsFilter | None] = {}
         self.logprobs: LogprobQueue | None = None
-        self.finished = False
-        self.ended = False  # blocked: what the engine still sends of it is dropped
+        self.finished = self.ended = False  # ended: blocked, what the engine still sends of it is dropped
 
 
 class StreamEditor:
@@ -66,8 +63,16 @@ class StreamEditor:
     ``complete`` says that every choice has ended; ``abort`` that the engine need not go on, for all was blocked.
     """
 
-    def __init__(self, make_filter: MakeFilter, *, model: str, choices: int, want_usage: bool, merge: bool,
-                 show_logprobs: int | None = None) -> None:
+    def __init__(
+        self,
+        make_filter: MakeFilter,
+        *,
+        model: str,
+        choices: int,
+        want_usage: bool,
+        merge: bool,
+        show_logprobs: int | None = None,
+    ) -> None:
         self._make_filter = make_filter
         self._splitter = sse.Splitter()
         self._states: dict[int, _ChoiceState] = {}
