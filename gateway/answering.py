@@ -51,7 +51,7 @@ class Answering:
     __slots__ = (
         *("_asked", "_asked_at", "_begun", "_caller", "_chain", "_chunk_at", "_clock", "_editor", "_exchange"),
         *("_fail", "_headers", "_heard", "_live", "_loop", "_marked", "_meters", "_parts", "_record", "_retry_after"),
-        *("_salt", "_status", "_task", "_whole", "_wrote_at", "attempt", "due", "over"),
+        *("_salt", "_status", "_task", "_whole", "_wrote_at", "attempt", "due", "over", "seen"),
     )
 
     def __init__(
@@ -77,6 +77,7 @@ class Answering:
         self._editor: StreamEditor | None = None
         self._task: asyncio.Task[None] | None = None
         self._begun = False  # the first event has been seen: no other engine will be asked
+        self.seen = False  # some of a stream was shown; heartbeats are none of it
         self.over = False  # the response is complete, or will be without the engine
         self._asked_at = self._chunk_at = 0.0
         self.due = 0.0  # when the clock is to look at us
@@ -160,6 +161,7 @@ class Answering:
 
     def _first_event(self, now: float) -> None:
         self._first_answer(now)
+        self.seen = True
         self.due = min(self.due, self._heard + self._live.timeouts.idle)
         if not self._caller.started:
             self._caller.start_stream()
@@ -288,10 +290,7 @@ class Answering:
         if self.over:
             return
         self.stop()
-        if self._begun and self._caller.started:
-            self._caller.break_off(failure)
-        else:
-            self._in_background(self._fail(failure))
+        self._in_background(self._fail(failure))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = self._loop.create_task(self._guarded(work))
@@ -311,7 +310,8 @@ class Answering:
         if blocked_since is not None:
             due = min(due, blocked_since + times.idle)
         elif not self._whole:
-            due = min(due, self._heard + (times.idle if self._begun else times.first_token))
+            first = self._exchange.first_token_s or times.first_token
+            due = min(due, self._heard + (times.idle if self._begun else first))
         if due <= now:
             self._clock.forget(self)
             if not self.over:

@@ -23,6 +23,7 @@ from gateway.middleware.access_log import AccessLog
 from gateway.middleware.auth import Auth
 from gateway.middleware.body import Body
 from gateway.middleware.request_id import RequestId
+from gateway.middleware.shaped import Shaped
 from gateway.ops import Lifecycle, Ops
 from gateway.pipeline import Chain
 from gateway.protocol.openai import ROUTES, Ceilings
@@ -213,9 +214,8 @@ def create_app(
     )
     app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
     app = Auth(Body(app), gateway.current)
-    return RequestId(
-        AccessLog(app, metrics, output), in_place=frozenset(ROUTES), trusted_proxies=settings.server.trusted_proxies
-    )
+    app = RequestId(AccessLog(app, metrics, output), settings.server.trusted_proxies)
+    return Shaped(app, gateway.current, in_place=frozenset(ROUTES))
 
 
 def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:

@@ -190,17 +190,21 @@ class Caller:
             self._port.drop()
 
     def reply(self, reply: Reply, extra: dict[str, Any] | None, *, stream: bool, want_usage: bool) -> None:
-        """Answer what a plugin says, in the form that was asked for; ``extra`` goes under "sluice"."""
+        """Answer what a plugin says, in the form that was asked for, in a stream also after heartbeats.
+
+        Its own headers win; ``extra`` goes under "sluice".
+        """
         own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
-        headers = [*self._tags(), *own]
+        names = {name.lower() for name, _ in own}
         body = dict(reply.body)
         if reply.status == 200 and extra:
             body["sluice"] = {**body.get("sluice", {}), **extra}
         if stream and reply.status == 200:
-            self.start(200, [*EVENT_STREAM, *headers])
+            if not self.started:
+                self.start(200, [*_without(names, [*EVENT_STREAM, *self._tags()]), *own])
             self.end(as_stream(body, want_usage=want_usage))
         else:
-            self.answer(reply.status, [*JSON_HEADERS, *headers], bodies.encode(body))
+            self.answer(reply.status, [*_without(names, [*JSON_HEADERS, *self._tags()]), *own], bodies.encode(body))
 
     def _tags(self) -> Headers:
         tags = self._record.tags
@@ -246,6 +250,10 @@ class Caller:
             self.blocked_since = None
         if self.listener is not None:
             self.listener.ready()
+
+
+def _without(names: set[bytes], headers: Headers) -> Headers:
+    return [header for header in headers if header[0] not in names]
 
 
 CANCELLED: Any = object()

@@ -17,18 +17,24 @@ from gateway.upstream import asking
 
 
 class Host:
-    """The gateway, as an exchange with ``model`` knows it. ``began``: the event loop's time when it came."""
+    """The gateway, as an exchange with ``model`` knows it.
 
-    __slots__ = ("_began", "_live", "_model", "_route")
+    ``began``: the event loop's time when it came; ``digest``: its key's.
+    """
 
-    def __init__(self, live: Live, model: Model, route: str, began: float) -> None:
-        self._live, self._model, self._route, self._began = live, model, route, began
+    __slots__ = ("_began", "_digest", "_live", "_model", "_route")
+
+    def __init__(self, live: Live, model: Model, route: str, began: float, digest: str) -> None:
+        self._live, self._model, self._route, self._began, self._digest = live, model, route, began, digest
 
     async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request to its model and return the whole answer, filtered as the first. Raises Failure."""
         model = self._live.models.get(str(request.get("model")), self._model)
         left = self._live.timeouts.total - (asyncio.get_running_loop().time() - self._began)
-        body = await asking.ask(model.engines, self._route, {**request, "stream": False}, model.name, exchange.id, left)
+        salt = self._digest[:32] if model.isolate_prefix_cache and self._digest else None
+        sent = openai.for_engine(self._route, request, model=None, stream=False, cache_salt=salt)
+        sent["stream"] = False
+        body = await asking.ask(model.engines, self._route, sent, model.name, exchange.id, left)
         answer = WholeAnswer(bodies.encode(body))
         if answer.chunk.choices is None:
             raise EngineError(NONSENSE)

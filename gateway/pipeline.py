@@ -15,7 +15,7 @@ import structlog
 from gateway.channel import UNCHECKED, ChannelFilter, ShadowFilter, SkippableFilter, Stage
 from gateway.errors import Failure, FilterUnavailable, Refused
 from gateway.record import Run
-from gateway.sdk import Answer, Channel, Exchange, Plugin, Reply
+from gateway.sdk import Answer, Channel, Exchange, Plugin, Reply, Shape
 
 log = structlog.get_logger()
 
@@ -73,6 +73,8 @@ class Chain:
         #: Where every plugin with a filter can tell that a whole text is clean.
         checks = self._steps(outward, "is_clean")
         self._checks = checks if [step.link for step in checks] == [step.link for step in self._filters] else ()
+        #: What may tell an exchange in a form of its own.
+        self.shapes = tuple((link, link.plugin.shape) for link in self.links if link.plugin.shape and not link.shadow)
         self._whole = tuple(link for link in self.links if link.plugin.needs_whole_answer and not link.shadow)
 
     @staticmethod
@@ -116,6 +118,19 @@ class Chain:
     def watches_answers(self, exchange: Exchange) -> bool:
         """Does any plugin want the answer put together again at its end?"""
         return bool(self._answer) and any(step.link.applies(exchange) for step in self._answer)
+
+    def shape(self, name: str | None, key: str | None, model: str | None = None) -> Shape | None:
+        """Return the shape named in the path, or the one that the key has on /v1; None: OpenAI's.
+
+        An entry with ``keys`` or ``models`` is for those alone, as far as they are known yet.
+        """
+        for link, shape in self.shapes:
+            mine = link.keys is not None and key in link.keys
+            if model is not None and link.models is not None and model not in link.models:
+                continue
+            if mine if name is None else name == shape.name and (mine or link.keys is None):
+                return shape
+        return None
 
     def blocks_requests(self, exchange: Exchange) -> bool:
         """Is there a filter on requests that blocks? Then text must not come in as token ids."""

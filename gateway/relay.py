@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -20,11 +21,12 @@ from gateway.admission.limits import Ticket
 from gateway.answering import Answering, Meters, ended, named
 from gateway.caller import Caller, CallerHeaders, extra
 from gateway.clock import Clock
-from gateway.errors import Failure, InvalidRequest, ModelNotAllowed, ModelNotFound, QueueFull
+from gateway.errors import Failure, InvalidRequest, ModelNotAllowed, ModelNotFound, NotFound, QueueFull
 from gateway.host import GONE, Host
 from gateway.live import ANY_MODEL, Live, Model
 from gateway.protocol import body as bodies
 from gateway.protocol import openai, unread
+from gateway.protocol.logprobs import trimmed
 from gateway.record import Record
 from gateway.sdk import Exchange, Reply
 
@@ -38,7 +40,7 @@ class Relay:
 
     __slots__ = (
         *("_answering", "_asked", "_caller", "_chain", "_clock", "_exchange", "_headers", "_leaving", "_live", "_loop"),
-        *("_marked", "_meters", "_model", "_principal", "_raw", "_receive", "_record", "_route", "_ticket"),
+        *("_marked", "_meters", "_model", "_principal", "_profile", "_raw", "_receive", "_record", "_route", "_ticket"),
     )
 
     def __init__(self, scope: Scope, route: str, meters: Meters, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
@@ -50,6 +52,8 @@ class Relay:
         self._caller = Caller(self._record, scope.get("sluice.port"))
         self._route, self._meters, self._clock, self._loop = route, meters, clock, loop
         self._chain = self._live.chain
+        if self._chain.shapes:
+            self._profile: str | None = scope.get("sluice.profile")
         self._exchange: Exchange | None = None  # until the request has been read
         self._answering: Answering | None = None  # until an engine is asked
         self._ticket: Ticket | None = None
@@ -108,7 +112,10 @@ class Relay:
             raise ModelNotAllowed(f"This key may not use the model `{model.name}`.", param="model")
         openai.clamp(route, body, asked, model.ceilings)
         now = self._loop.time()
-        exchange = self._exchange = Exchange(record, body, CallerHeaders(self._headers), Host(live, model, route, now))
+        host = Host(live, model, route, now, self._principal.digest)
+        exchange = self._exchange = Exchange(record, body, CallerHeaders(self._headers), host)
+        if self._chain.shapes:
+            self._find_shape(exchange)
         exchange.filled = asked.filled
         if asked.clamped:
             exchange.tag("max_tokens_clamped")
@@ -119,6 +126,13 @@ class Relay:
         self._take_place(model, now)
         self._marked = ended(record, "queue", self._marked)
         return exchange
+
+    def _find_shape(self, exchange: Exchange) -> None:
+        """Say in which form the answer will be told. Raises NotFound."""
+        name = self._profile
+        exchange.shape = self._chain.shape(name, self._principal.name, self._model.name)
+        if name is not None and exchange.shape is None:
+            raise NotFound(f"This key has no profile `{name[:64]}`.")
 
     def _take_place(self, model: Model, now: float) -> None:
         """Enter the limits of key and model. Raises RateLimited and QueueFull."""
@@ -171,23 +185,27 @@ class Relay:
     # ---- without an engine ----
 
     async def _fail(self, failure: Failure) -> None:
-        """Answer with the failure, or with what a plugin says instead."""
+        """Answer with the failure, or with what a plugin says instead; what was seen in part is never taken back."""
         if self._answering is not None:
             self._answering.stop()
         self._caller.note(failure)
-        reply, exchange = None, self._exchange
-        if exchange is not None:
+        reply, exchange, caller, answering = None, self._exchange, self._caller, self._answering
+        if exchange is not None and not (caller.finished or (answering is not None and answering.seen)):
             reply = await self._chain.on_failure(exchange, failure)
-        if self._caller.started:
-            if not self._caller.finished:
-                self._caller.break_off(failure)
-        elif exchange is not None and reply is not None:
+        if exchange is not None and reply is not None and (not caller.started or reply.status == 200):
             self._reply(exchange, reply)
+        elif caller.started:
+            if not caller.finished:
+                caller.break_off(failure)
         else:
-            self._caller.fail(failure)
+            caller.fail(failure)
 
     def _reply(self, exchange: Exchange, reply: Reply) -> None:
         """A plugin answers itself."""
+        kept = exchange.show_logprobs
+        if kept is not None and "choices" in reply.body:
+            choices = [{**each, "logprobs": trimmed(each.get("logprobs"), kept)} for each in reply.body["choices"]]
+            reply = replace(reply, body={**reply.body, "choices": choices})
         self._caller.reply(reply, extra(exchange), stream=self._asked.stream, want_usage=self._asked.want_usage)
 
     # ---- giving back ----

@@ -24,15 +24,13 @@ Networks = Sequence[IPv4Network | IPv6Network]
 
 
 class RequestId:
-    """Outermost: puts ``scope["sluice"]``, the Record, with request id, method, route and start time.
+    """Puts ``scope["sluice"]``, the Record, with request id, method, route and start time, before all that looks at it.
 
-    ``in_place`` is for the server: the paths whose requests it may answer without a task (``Cycle.start``). The
-    caller's address is the peer's, or what ``trusted_proxies`` say of it.
+    The caller's address is the peer's, or what ``trusted_proxies`` say of it.
     """
 
-    def __init__(self, app: ASGIApp, in_place: frozenset[str] = frozenset(), trusted_proxies: Networks = ()) -> None:
+    def __init__(self, app: ASGIApp, trusted_proxies: Networks = ()) -> None:
         self._app = app
-        self.in_place = in_place
         self._trusted = trusted_proxies
         # Unique without asking the system each time: 64 random bits of this process and a count.
         self._prefix = f"req-{os.urandom(8).hex()}-"

@@ -22,7 +22,7 @@ _REQUEST_SUM, _TTFT_SUM, _LAG_SUM = len(_REQUESTS) + 1, len(_TTFTS) + 1, len(_LA
 
 _RUN_OUTCOMES = frozenset({"ran", "skipped", "failed", "timed_out"})
 _DIRECTIONS = frozenset({"request", "answer"})
-_ACTIONS = frozenset({"block", "mask", "tag", "allow"})
+_ACTIONS = frozenset({"block", "mask", "tag", "allow", "fallback", "cache"})
 _TICK_S = 0.5
 
 

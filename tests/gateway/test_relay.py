@@ -21,6 +21,7 @@ from gateway.middleware.access_log import AccessLog
 from gateway.middleware.auth import Auth
 from gateway.middleware.body import Body
 from gateway.middleware.request_id import RequestId
+from gateway.middleware.shaped import Shaped
 from gateway.pipeline import Chain, Link
 from gateway.protocol.openai import CHAT, ROUTES, Ceilings
 from gateway.record import Record
@@ -170,7 +171,8 @@ async def house(play: Play, times: Timeouts | None = None) -> AsyncGenerator[Hou
     async def others(*_: Any) -> None:
         raise AssertionError("not of the data path")
 
-    app = RequestId(AccessLog(Auth(Body(Routes(metrics, others)), lambda: live), metrics, output), frozenset(ROUTES))
+    inner = RequestId(AccessLog(Auth(Body(Routes(metrics, others)), lambda: live), metrics, output))
+    app = Shaped(inner, lambda: live, frozenset(ROUTES))
     config = uvicorn.Config(
         app, http=Connection, log_config=None, lifespan="off", interface="asgi3", proxy_headers=False
     )
