@@ -128,6 +128,7 @@ class Answering:
                 merge=self._chain.watches_answers(exchange),
                 show_logprobs=exchange.show_logprobs,
             )
+            self._editor.prompt_estimate = len(exchange.reading().text) // 4
 
     def on_data(self, data: bytes) -> None:
         """The next bytes of the engine's answer. THE HOT PATH of a stream."""

@@ -21,7 +21,15 @@ from gateway.admission.limits import Ticket
 from gateway.answering import Answering, Meters, ended, named
 from gateway.caller import Caller, CallerHeaders, extra
 from gateway.clock import Clock
-from gateway.errors import Failure, InvalidRequest, ModelNotAllowed, ModelNotFound, NotFound, QueueFull
+from gateway.errors import (
+    Failure,
+    InvalidRequest,
+    ModelNotAllowed,
+    ModelNotFound,
+    NoEngineAvailable,
+    NotFound,
+    QueueFull,
+)
 from gateway.host import GONE, Host
 from gateway.live import ANY_MODEL, Live, Model
 from gateway.protocol import body as bodies
@@ -79,6 +87,12 @@ class Relay:
                     pass  # a server says it too when the response is complete; it has nothing else to say
             if not self._caller.finished:
                 self._record.outcome = "client_left"
+        except (
+            asyncio.CancelledError
+        ):  # the server ends, and drain_s has passed: a stream is told, the rest by AccessLog
+            if self._caller.started and not self._caller.finished:
+                self._caller.break_off(NoEngineAvailable("The gateway is shutting down; send the request again."))
+            raise
         finally:
             completing = self._give_back()
             if completing is not None:

@@ -18,6 +18,7 @@ class Function(msgspec.Struct, gc=False):
     """The function of a tool call, or a piece of it."""
 
     arguments: str | None = None
+    name: str | None = None
 
 
 class ToolCall(msgspec.Struct, gc=False):

@@ -70,3 +70,13 @@ MakeFilter = Callable[[int, str, int], Filter | None]
 def reason_of(blocked: Any) -> str:
     """Return the finish_reason that a filter's block gives: its own, or the content filter's."""
     return getattr(blocked, "finish_reason", "content_filter")
+
+
+def judged(name: str, channel: Filter | None) -> Any:
+    """Return what blocks a name, None if nothing does. A caller's program goes by it, so it is never masked."""
+    if channel is None:
+        return None
+    channel.feed(name)
+    if channel.blocked is None:
+        channel.finish()
+    return channel.blocked

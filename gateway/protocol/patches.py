@@ -12,7 +12,7 @@ from gateway.protocol import sse
 class Patch:
     """What has to change in one choice of one chunk."""
 
-    __slots__ = ("drop", "finish_reason", "logprobs", "tails", "texts", "tools")
+    __slots__ = ("cut", "drop", "finish_reason", "logprobs", "tails", "texts", "tools")
 
     def __init__(self, content: str | None = None, *, drop: bool = False) -> None:
         self.texts: dict[str, str] = {} if content is None else {"content": content}
@@ -20,6 +20,7 @@ class Patch:
         self.tails: list[tuple[str, int, str]] = []  # kind, tool, held text that found no place in this chunk
         self.logprobs: tuple[Any, Any] | None = None  # logprobs and token_ids to show
         self.finish_reason: str | None = None
+        self.cut: int | None = None  # of the chunk's tool calls only so many are shown
         self.drop = drop
 
 
@@ -81,6 +82,8 @@ def _apply(choice: dict[str, Any], patch: Patch) -> bool:
         for position, text in patch.tools.items():
             call = delta["function_call"] if position < 0 else delta["tool_calls"][position]["function"]
             call["arguments"] = text
+        if patch.cut is not None:
+            delta["tool_calls"] = delta["tool_calls"][: patch.cut]
     if patch.logprobs is not None:
         choice["logprobs"], ids = patch.logprobs
         if "token_ids" in choice:
@@ -105,3 +108,9 @@ def _tells(choice: dict[str, Any], patch: Patch) -> bool:
         return True
     rest = {key: value for key, value in delta.items() if key not in {*patch.texts, "tool_calls"}}
     return any(rest.values()) or any(delta.get(kind) for kind in patch.texts)
+
+
+def with_extra(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Return what stands under "sluice" with ``extra`` added; an engine may have put anything there."""
+    said = body.get("sluice")
+    return {**said, **extra} if isinstance(said, dict) else extra

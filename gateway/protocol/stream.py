@@ -26,11 +26,11 @@ from gateway.protocol.chunks import (
     decode_chunk,
     finite,
 )
-from gateway.protocol.filtering import Filter, MakeFilter, reason_of
+from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
 from gateway.protocol.form import Form, form_of
 from gateway.protocol.logprobs import LogprobQueue, trimmed
 from gateway.protocol.merging import finish_merge, merge_chunk
-from gateway.protocol.patches import Patch, named, patched
+from gateway.protocol.patches import Patch, named, patched, with_extra
 
 __all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "reason_of", "with_extra"]
 
@@ -91,6 +91,7 @@ class StreamEditor:
         self.done = self.complete = self.abort = False
         self.events = self.chars = self.chunks = 0
         self.finish_reasons: list[str] = []
+        self.prompt_estimate = 0
 
     def feed(self, data: bytes) -> bytes:
         """Take the engine's bytes; return what the caller may see now."""
@@ -162,7 +163,7 @@ class StreamEditor:
         """What ``_chunk`` does, for the chunks that most are: of one choice, with a text and nothing else."""
         self.events += 1
         state = self._formed
-        if state.ended:
+        if state.finished:
             return b""
         channel, shown = state.content, text
         if text:
@@ -239,7 +240,7 @@ class StreamEditor:
         state = self._states.get(choice.index)
         if state is None:
             state = self._states[choice.index] = _ChoiceState(choice.index)
-        if state.ended:
+        if state.finished:  # of what an engine still says after a choice's end nothing is shown
             return Patch(drop=True)
         delta = choice.delta
         patch: Patch | None = None
@@ -304,7 +305,11 @@ class StreamEditor:
 
     def _tool_calls(self, state: _ChoiceState, calls: Sequence[ToolCall], patch: Patch | None) -> Patch | None:
         for position, call in enumerate(calls):
-            raw = call.function.arguments if call.function is not None else None
+            raw, name = (call.function.arguments, call.function.name) if call.function is not None else (None, None)
+            if name and (blocked := judged(name, self._make_filter(state.index, "arguments", call.index))) is not None:
+                patch = patch or Patch()
+                patch.cut, patch.finish_reason = position, reason_of(blocked)
+                return patch
             if not raw:
                 continue
             if call.index not in state.tools:
@@ -383,16 +388,10 @@ class StreamEditor:
     def _invented_usage(self) -> bytes:
         """The engine was stopped before it could count: chunks shown stand for tokens."""
         body = msgspec.json.decode(self._sample or b"{}")
-        prompt = self.usage.prompt_tokens if self.usage else 0
+        prompt = self.usage.prompt_tokens if self.usage else self.prompt_estimate
         head = {key: body[key] for key in ("id", "object", "created") if key in body}
         used = {"prompt_tokens": prompt, "completion_tokens": self.chunks, "total_tokens": prompt + self.chunks}
         return sse.encode(msgspec.json.encode({**head, "model": self._model, "choices": [], "usage": used}))
-
-
-def with_extra(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Return what stands under "sluice" with ``extra`` added; an engine may have put anything there."""
-    said = body.get("sluice")
-    return {**said, **extra} if isinstance(said, dict) else extra
 
 
 def _with_extra(frame: bytes, extra: dict[str, Any]) -> bytes:

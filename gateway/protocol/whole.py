@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ import msgspec
 from gateway.errors import ContentFiltered, EngineError
 from gateway.protocol import sse
 from gateway.protocol.arguments import ArgumentsFilter
-from gateway.protocol.chunks import ABORTED, TEXT_KINDS, Chunk, Usage, decode_chunk
+from gateway.protocol.chunks import ABORTED, Chunk, Function, Texts, Usage, decode_chunk
+from gateway.protocol.filtering import judged
 from gateway.protocol.logprobs import CONSTANTS, masked, trimmed
 from gateway.protocol.openai import GENERATES
 from gateway.protocol.places import answer_texts
@@ -18,6 +20,8 @@ from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, reason_of, 
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
 FLOOR = -9999.0
+#: A message's texts in the order in which a model speaks them.
+_SPOKEN = ("reasoning", "reasoning_content", "content", "refusal")
 _CONSTANTS = CONSTANTS
 
 
@@ -91,29 +95,51 @@ class WholeAnswer:
         """Send every text of every choice through its channel's filter. Raises whatever a filter that failed raises."""
         for position, choice in enumerate(self.chunk.choices or ()):
             message = choice.message
-            if message is None:
+            if message is None:  # completions
                 if choice.text:
                     self._text(position, choice.index, "content", choice.text, make_filter)
                 continue
-            for kind in TEXT_KINDS:
-                text = getattr(message, kind)
-                if text:
-                    self._text(position, choice.index, kind, text, make_filter)
-            for tool, call in enumerate(message.tool_calls or ()):
-                if call.function is not None and call.function.arguments:
-                    self._arguments(position, choice.index, tool, call.function.arguments, make_filter)
-            if message.function_call is not None and message.function_call.arguments:
-                self._arguments(position, choice.index, -1, message.function_call.arguments, make_filter)
+            self._message(position, choice.index, message, make_filter)
 
-    def _text(self, position: int, index: int, kind: str, text: str, make_filter: MakeFilter) -> None:
+    def _message(self, position: int, index: int, message: Texts, make_filter: MakeFilter) -> None:
+        """Send a message's texts through their filters, in the order in which a stream would bring them.
+
+        Where one is blocked the choice ends: what a stream would not have brought any more is taken out.
+        """
+        for at, kind in enumerate(_SPOKEN):
+            text = getattr(message, kind)
+            if text and self._text(position, index, kind, text, make_filter):
+                self._take_out(position, _SPOKEN[at + 1 :], 0)
+                return
+        for tool, call in enumerate(message.tool_calls or ()):
+            if call.function is not None and self._call(position, index, tool, call.function, make_filter):
+                self._take_out(position, (), tool)
+                return
+        function = message.function_call
+        if function is not None and self._call(position, index, -1, function, make_filter):
+            self._take_out(position, (), 0)
+
+    def _take_out(self, position: int, kinds: Sequence[str], calls: int) -> None:
+        """Take the later texts out of a blocked choice, and all calls but the first ``calls``: none is half a call."""
+        message = self.body["choices"][position]["message"]
+        for kind in kinds:
+            if message.get(kind):
+                message[kind] = None
+        if message.get("tool_calls"):
+            message["tool_calls"] = message["tool_calls"][:calls]
+        if message.get("function_call"):
+            message["function_call"] = None
+
+    def _text(self, position: int, index: int, kind: str, text: str, make_filter: MakeFilter) -> bool:
+        """Filter one text; return True if that ended the choice."""
         self.chars += len(text)
         channel = make_filter(index, "content" if kind == "content" else kind.removesuffix("_content"), 0)
         if channel is None:
-            return
+            return False
         shown, edits = channel.whole(text)
         blocked = channel.blocked is not None
         if shown == text and not blocked:
-            return
+            return False
         choice = self.body["choices"][position]
         choice.get("message", choice)[kind if "message" in choice else "text"] = shown
         if kind == "content":
@@ -124,11 +150,17 @@ class WholeAnswer:
                     choice[repeats] = None
         if channel.blocked is not None:
             self._end(position, channel.blocked)
+        return blocked
 
-    def _arguments(self, position: int, index: int, tool: int, raw: str, make_filter: MakeFilter) -> None:
+    def _call(self, position: int, index: int, tool: int, function: Function, make_filter: MakeFilter) -> bool:
+        """Filter a call's name, which a caller's program goes by and so is not masked, and its arguments."""
+        raw, first = function.arguments or "", make_filter(index, "arguments", tool)
+        if first is None:
+            return False
+        if function.name and (blocked := judged(function.name, first)) is not None:
+            self._end(position, blocked)
+            return True
         self.chars += len(raw)
-        if make_filter(index, "arguments", tool) is None:
-            return
         channel = ArgumentsFilter(lambda: make_filter(index, "arguments", tool))
         shown = channel.feed(raw) + channel.finish()
         if shown != raw or channel.blocked is not None:
@@ -137,6 +169,7 @@ class WholeAnswer:
             call["arguments"] = shown
         if channel.blocked is not None:
             self._end(position, channel.blocked)
+        return channel.blocked is not None
 
     def _end(self, position: int, blocked: Any) -> None:
         choice = self.body["choices"][position]

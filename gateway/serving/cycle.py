@@ -301,6 +301,7 @@ class Cycle:
         coroutine = self._coroutine
         if coroutine is not None:
             self._coroutine = None
+            self._waits = False
             self._running.discard(self)
             self._run_as_task(Resumed(coroutine, CANCELLED))
 

@@ -143,6 +143,8 @@ def _with_real_names(settings: Settings) -> Settings:
 
 
 def _text(file: Path) -> str:
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise ConfigurationError([f"{file}: is not a file: a pipe or a device cannot be read again"])
     try:
         raw = file.read_bytes()
     except IsADirectoryError:

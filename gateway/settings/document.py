@@ -15,6 +15,21 @@ _REFERENCE = re.compile(r"\$(\$?)\{([^}]*)\}")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
+#: Values of a file with its aliases written out; a few lines of aliases of aliases make more than any memory holds.
+NODES = 1_000_000
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Count the values in a node, each alias as often as it stands there."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = 1  # of an alias to what it is part of; the reader tells of that
+        parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
+
+
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's plain values: ``width: off`` is the word off, not false; 010 and 1:30 are no numbers."""
 
@@ -41,7 +56,10 @@ class Document:
         try:
             self._loader = _Loader(text)
             node = self._loader.get_single_node()
-            value = {} if node is None else self._value(node, ())
+            if node is not None and _size(node, {}) > NODES:
+                value = self._fault((), f"holds more than {NODES} values, its aliases written out", {})
+            else:
+                value = {} if node is None else self._value(node, ())
         except yaml.reader.ReaderError as error:
             self.lines[()] = text.count("\n", 0, error.position) + 1
             value = self._fault((), f"is not YAML: there is a control character (U+{error.character:04X})", {})

@@ -42,6 +42,8 @@ class AuditLog(Plugin):
 
     def __init__(self, options: AuditLogOptions) -> None:
         super().__init__(options)
+        if options.path.exists() and not options.path.is_file():
+            raise ValueError(f"{options.path}: the audit log cannot be written: it is not a file")
         self._texts = options.text != "none"
         self.idle = () if self._texts else ("on_request", "text_filter")
         self._writer = Writer(

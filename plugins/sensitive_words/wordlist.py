@@ -109,6 +109,8 @@ def _without_edges(text: str) -> str:
 def read(path: Path, source: Source, encoding: str = "utf-8") -> list[Entry]:
     """Read a word file, ``.yaml`` or lines of text; warns in the log. Raises ValueError naming file and line."""
     source.path = str(path)
+    if path.exists() and not path.is_file():  # a pipe or a device would keep whoever reads it waiting for ever
+        raise ValueError(f"{path}: is not a file")
     try:
         raw = path.read_bytes()
     except OSError as error:

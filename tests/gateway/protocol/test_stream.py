@@ -334,3 +334,22 @@ def test_a_stream_can_be_put_together_as_it_was_shown() -> None:
     assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":1}'}
     assert whole["choices"][0]["finish_reason"] == "stop"
     assert whole["usage"]["completion_tokens"] == 2
+
+
+def test_what_an_engine_says_after_a_choices_end_is_not_shown() -> None:
+    out = play(
+        editor(), say("ze") + chunk({}, "stop") + chunk({"content": "bra"}) + chunk({"content": "x"}, "stop") + DONE
+    )
+    assert (text_of(out), ends_of(out)) == ("ze", ["stop"])
+
+
+def test_a_calls_name_may_end_the_answer_and_is_not_shown_then() -> None:
+    out = play(editor(), say("hi") + tool("", id="a", function={"name": "zebra"}) + chunk({}, "tool_calls") + DONE)
+    assert (text_of(out), ends_of(out)) == ("hi", ["content_filter"])
+    assert b"zebra" not in out
+
+
+def test_an_estimate_counts_the_prompt_too() -> None:
+    edit = editor(usage=True)
+    edit.prompt_estimate = 7
+    assert events(play(edit, say("say zebra")))[-1]["usage"]["prompt_tokens"] == 7

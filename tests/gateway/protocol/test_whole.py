@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.errors import EngineError
@@ -168,3 +169,48 @@ def test_a_whole_completion_is_told_in_one_chunk() -> None:
     }
     (only,) = told(body)
     assert only["choices"] == [{"index": 0, "text": "hi", "finish_reason": "length"}]
+
+
+def _blocked_whole(message: dict[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "tool_calls"}
+    answer = WholeAnswer(msgspec.json.encode({"object": "chat.completion", "model": "m", "choices": [choice]}))
+    answer.filter(lambda *_: Zebra())
+    told: dict[str, Any] = msgspec.json.decode(answer.close("m", None))["choices"][0]
+    assert told["finish_reason"] == "content_filter"
+    whole: dict[str, Any] = told["message"]
+    return whole
+
+
+class Zebra:
+    """Ends the choice at "zebra"."""
+
+    def __init__(self) -> None:
+        self.blocked: Any = None
+        self.fed = self.told = 0
+
+    def feed(self, text: str) -> tuple[str, list[Any]]:
+        shown, found, _ = text.partition("zebra")
+        self.blocked = found or None
+        self.told, self.fed = len(shown), len(text)
+        return shown, []
+
+    def finish(self) -> tuple[str, list[Any]]:
+        return "", []
+
+    whole = feed
+
+
+def _called(name: str, arguments: str) -> dict[str, Any]:
+    return {"id": name, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_of_a_blocked_whole_answer_nothing_is_left_that_a_stream_would_not_have_brought() -> None:
+    calls = [_called("rm", "{}"), _called("rm2", "{}")]
+    told = _blocked_whole({"content": "ok zebra tail", "tool_calls": calls})
+    assert (told["content"], told["tool_calls"]) == ("ok ", [])
+    told = _blocked_whole({"reasoning_content": "a zebra", "content": "later", "tool_calls": calls})
+    assert (told["reasoning_content"], told["content"], told["tool_calls"]) == ("a ", None, [])
+    told = _blocked_whole({"content": "ok", "tool_calls": [calls[0], _called("f", '{"b":"zebra"}'), calls[1]]})
+    assert (told["content"], told["tool_calls"]) == ("ok", [calls[0]])
+    told = _blocked_whole({"content": "ok", "tool_calls": [calls[0], _called("zebra", "{}")]})
+    assert told["tool_calls"] == [calls[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -156,3 +157,19 @@ def test_an_embedded_engine_serves_the_first_model(file: Path) -> None:
 def test_the_process_environment_is_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICE_CONFIG", "x")
     assert environment()["SLUICE_CONFIG"] == "x"
+
+
+@pytest.mark.parametrize("levels", [9, 40])
+def test_aliases_of_aliases_are_counted_before_they_fill_the_memory(tmp_path: Path, levels: int) -> None:
+    file = tmp_path / "sluice.yaml"
+    lines = ["a: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    file.write_text("\n".join(lines))
+    with pytest.raises(ConfigurationError, match="aliases"):
+        load(file, {})
+
+
+def test_a_pipe_is_no_configuration(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigurationError, match="not a file"):
+        load(tmp_path / "pipe", {})

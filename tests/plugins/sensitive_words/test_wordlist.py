@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,9 @@ def test_the_shipped_list_has_both_languages_and_no_warning(log: LogCapture) -> 
     assert "赌博" in words
     assert any(word.isascii() for word in words)
     assert not log.entries
+
+
+def test_a_pipe_is_no_word_list(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "words.txt")
+    with pytest.raises(ValueError, match="not a file"):
+        read(tmp_path / "words.txt", Source("words.txt"))
