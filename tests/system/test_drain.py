@@ -76,3 +76,19 @@ def test_idle_it_ends_within_a_moment(gateway: Gateway) -> None:
     began = time.monotonic()
     assert gateway.stop() == 0
     assert time.monotonic() - began < 3
+
+
+def test_a_stream_that_outlives_the_drain_is_told_and_ends_properly(
+    fake: FakeVLLM, start_gateway: StartGateway
+) -> None:
+    gateway = start_gateway(configuration([model("smollm2", fake.url)], drain_s=1))
+    fake.script(says("word ", SILENCE))
+    with httpx.stream("POST", gateway.url + CHAT, json=STREAM, headers=authorization(TEAM), timeout=10) as answer:
+        pieces = answer.iter_raw()
+        heard = next(pieces)
+        gateway.process.send_signal(signal.SIGTERM)
+        heard += b"".join(pieces)  # a body that is cut off raises here
+    assert b'"code":"no_engine_available"' in heard
+    assert b"[DONE]" not in heard
+    assert gateway.process.wait(5) == 0
+    assert not [line for line in gateway.log if "internal_error" in line]
