@@ -13,14 +13,26 @@ def has_token_ids(route: str, body: dict[str, Any]) -> str | None:
     """Return the place of a prompt in token ids or embeddings, which carry no text to check; else None."""
     if route == "/detokenize":  # its answer is text, and is checked
         return None
-    for field in _IDS:
-        if body.get(field):
-            return field
+    for place, holder in _holders(body):
+        for field in _IDS:
+            if holder.get(field):
+                return f"{place}{field}"
     for field in ("prompt", "input"):
         place = _numbers(body.get(field), field)
         if place is not None:
             return place
     return next((place for place, part in _parts(body) if any(map(_is_embedding, (*part, part.get("type"))))), None)
+
+
+def _holders(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the body, and the prompts in it that are objects (vLLM's way of giving ids with their cache)."""
+    yield "", body
+    for field in ("prompt", "input"):
+        value = body.get(field)
+        if isinstance(value, dict):
+            yield f"{field}.", value
+        elif isinstance(value, list):
+            yield from ((f"{field}[{at}].", item) for at, item in enumerate(value) if isinstance(item, dict))
 
 
 def forbidden(route: str, body: dict[str, Any]) -> str | None:

@@ -20,6 +20,8 @@ CHAT = "/v1/chat/completions"
         ("/v1/completions", {"prompt": ["a", 1]}, "prompt"),
         ("/v1/completions", {"prompt_embeds": "AAAA"}, "prompt_embeds"),
         ("/v1/completions", {"prompt": "a", "prompt_embeds": ["AAAA"]}, "prompt_embeds"),
+        ("/v1/completions", {"prompt": {"prompt_token_ids": [1]}}, "prompt.prompt_token_ids"),
+        ("/v1/completions", {"prompt": ["a", {"prompt_token_ids": [1]}]}, "prompt[1].prompt_token_ids"),
         ("/v1/embeddings", {"input": [1]}, "input"),
         ("/v1/embeddings", {"input": [[1], [2]]}, "input[0]"),
         (CHAT, {"messages": [{"content": ["a", {"type": "prompt_embeds", "data": "AAAA"}]}]}, "messages[0].content[1]"),
