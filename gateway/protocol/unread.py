@@ -13,10 +13,10 @@ def has_token_ids(route: str, body: dict[str, Any]) -> str | None:
     """Return the place of a prompt in token ids or embeddings, which carry no text to check; else None."""
     if route == "/detokenize":  # its answer is text, and is checked
         return None
-    for place, holder in _holders(body):
+    for at, holder in _holders(body):
         for field in _IDS:
             if holder.get(field):
-                return f"{place}{field}"
+                return f"{at}{field}"
     for field in ("prompt", "input"):
         place = _numbers(body.get(field), field)
         if place is not None:
