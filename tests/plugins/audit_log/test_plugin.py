@@ -76,3 +76,8 @@ async def test_stopping_what_never_started_does_no_harm(tmp_path: Path) -> None:
 def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         made(tmp_path, **options)
+
+
+def test_a_path_that_is_no_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not a file"):
+        AuditLog(AuditLog.Options(path=tmp_path))
