@@ -10,7 +10,7 @@ from daachorse import DoubleArrayAhoCorasick
 
 from gateway.sdk import Reading
 from plugins.sensitive_words.fold import MARKS, TABLE, WORD, fold, origins
-from plugins.sensitive_words.wordlist import Entry, Rule
+from plugins.sensitive_words.wordlist import ANYONE, Asker, Entry, Rule
 
 #: What stands before a text: nothing of a word, a letter, a digit, a digit and a point.
 NOTHING, LETTER, DIGIT, POINT = range(4)
@@ -127,7 +127,7 @@ class Matcher:
         return after < len(self._sorted) and self._sorted[after].startswith(folded)
 
     def scan(
-        self, text: str, before: int = NOTHING, allowed: int = 0, *, final: bool = True, key: str | None = None
+        self, text: str, before: int = NOTHING, allowed: int = 0, *, final: bool = True, asker: Asker = ANYONE
     ) -> Scan:
         """Look for every entry. With ``final`` the text ends here, else more will follow what is held."""
         folded, same = fold(text)
@@ -141,9 +141,9 @@ class Matcher:
         quiet = True
         for start, end, number in matches:
             for rule in self._rules[number]:
-                if rule.keys is not None:
+                if rule.scope is not None:
                     quiet = False
-                    if key not in rule.keys:
+                    if not rule.applies(asker):
                         continue
                 if rule.left and _joined_left(folded, start, before):
                     continue
@@ -162,13 +162,13 @@ class Matcher:
             found, allowed = _without_allowed(text, found, at, allowed)
         return Scan(found, at, before, allowed, quiet)
 
-    def scan_long(self, text: str, key: str | None = None) -> Iterator[Found]:
+    def scan_long(self, text: str, asker: Asker = ANYONE) -> Iterator[Found]:
         """Scan a long text slice by slice, so that other threads get their turn in between."""
         start = end = before = allowed = 0
         while end < len(text):
             # what is held is scanned again: a slice never shorter than it keeps the whole linear
             end = min(len(text), end + max(_SLICE, end - start))
-            scan = self.scan(text[start:end], before, allowed, final=end == len(text), key=key)
+            scan = self.scan(text[start:end], before, allowed, final=end == len(text), asker=asker)
             for found in scan.found:
                 yield Found(found.start + start, found.end + start, found.rule)
             start, before, allowed = start + scan.hold, scan.before, max(0, scan.allowed - scan.hold)
@@ -247,14 +247,3 @@ def _without_allowed(text: str, found: list[Found], hold: int, allowed: int) -> 
 def _literal(text: str, match: Found) -> bool:
     """Return True if nothing invisible stands inside: allow entries hold for the word as it is written."""
     return all(TABLE[ord(character)] for character in text[match.start : match.end])
-
-
-def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join spans (rising by start) that overlap or touch."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined

@@ -11,10 +11,11 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from gateway.sdk import Channel, ConfigPath, Exchange, Hit, Options, Plugin, Reading, Refused, Text, TextFilter
+from plugins.sensitive_words.cover import covers
 from plugins.sensitive_words.fold import fold
-from plugins.sensitive_words.matcher import Found, Matcher, union
+from plugins.sensitive_words.matcher import Found, Matcher
 from plugins.sensitive_words.stream import States, WordFilter
-from plugins.sensitive_words.wordlist import Action, Entry, Source, read, warn
+from plugins.sensitive_words.wordlist import Action, Asker, Entry, Scope, Source, read, warn
 
 _LONG = 32_768  # code points of a request; more are scanned in a thread
 _HITS = 1_000  # told of one exchange; a mask for a very common word must not fill the log
@@ -90,7 +91,8 @@ class SensitiveWords(Plugin):
         names = [one.path.name for one in self.options.lists]
         for one in self.options.lists:
             name = one.path.name if names.count(one.path.name) == 1 else "/".join(one.path.parts[-2:])
-            yield from read(one.path, Source(name, one.action, one.tag, one.keys), one.encoding)
+            scope = Scope(one.keys) if one.keys is not None else None
+            yield from read(one.path, Source(name, one.action, one.tag, scope), one.encoding)
         inline = Source("words", place="entry")
         for number, word in enumerate(self.options.words, 1):
             given = WordOptions(word=word) if isinstance(word, str) else word
@@ -110,12 +112,12 @@ class SensitiveWords(Plugin):
             return self._in_thread(exchange, exchange.texts())
         if not self.matcher.is_clean(reading):
             for text in exchange.texts():
-                self._judge(exchange, text, self.matcher.scan(text.text, key=exchange.key).found)
+                self._judge(exchange, text, self.matcher.scan(text.text, asker=_asker(exchange)).found)
         return None
 
     async def _in_thread(self, exchange: Exchange, texts: Sequence[Text]) -> None:
         def scan() -> list[list[Found]]:
-            return [list(self.matcher.scan_long(text.text, exchange.key)) for text in texts]
+            return [list(self.matcher.scan_long(text.text, _asker(exchange))) for text in texts]
 
         for text, found in zip(texts, await asyncio.to_thread(scan), strict=True):
             self._judge(exchange, text, found)
@@ -128,8 +130,9 @@ class SensitiveWords(Plugin):
             if match.rule.action == "block":
                 rule = match.rule
                 raise Refused(_BLOCKED, code="content_filter", param=text.path, rule=rule.id, tag=rule.tag)
-        if masks := union((match.start, match.end) for match in found if match.rule.action == "mask"):
-            text.edit([(start, end, self.options.mask_char * (end - start)) for start, end in masks])
+        if spans := covers(found):
+            mask = self.options.mask_char
+            text.edit([(start, end, mask * (end - start) if new is None else new) for start, end, new in spans])
 
     def is_clean(self, text: Reading) -> bool:
         """Say that no entry is in a text, whoever asks."""
@@ -141,16 +144,16 @@ class SensitiveWords(Plugin):
         def report(found: Found) -> None:
             self._record(exchange, found, "answer", _place(channel))
 
-        return WordFilter(self._states, report, key=exchange.key, mask=self.options.mask_char)
+        return WordFilter(self._states, report, asker=_asker(exchange), mask=self.options.mask_char)
 
     def explain(self, text: str) -> Iterator[str]:
         """Say which rules fire on a text, where, and why; for the operator's eyes only."""
         keys = {key for one in self.options.lists for key in one.keys or ()}
-        fired = {found for key in (None, *keys) for found in self.matcher.scan_long(text, key)}
+        fired = {found for key in (None, *keys) for found in self.matcher.scan_long(text, Asker(key))}
         for start, end, rule in sorted(fired, key=lambda found: (*found[:2], found.rule.id)):
             found = text[start:end]
             says = f"{rule.action} ({rule.tag})" if rule.tag else rule.action
-            whose = f", for the keys {', '.join(sorted(rule.keys))} only" if rule.keys else ""
+            whose = f", for the keys {', '.join(sorted(rule.scope.keys or ()))} only" if rule.scope else ""
             yield f"{rule.id}: {says}: {found!r} at {start} to {end}, read as {fold(found)[0]!r}{whose}"
 
     def _record(self, exchange: Exchange, found: Found, direction: Direction, where: str) -> None:
@@ -159,6 +162,10 @@ class SensitiveWords(Plugin):
             exchange.tag(rule.tag or _TAG)
         if len(exchange.record.hits) < _HITS or rule.action == "block":
             exchange.hit(Hit(self.name, rule.id, rule.action, direction, rule.tag, where, found.start, found.end))
+
+
+def _asker(exchange: Exchange) -> Asker:
+    return Asker(exchange.key, exchange.model)
 
 
 def _place(channel: Channel) -> str:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gateway.sdk import Blocked, Edit
+from plugins.sensitive_words.cover import Cover, covers
 from plugins.sensitive_words.fold import TABLE
-from plugins.sensitive_words.matcher import NOTHING, Found, Matcher, Scan, union
+from plugins.sensitive_words.matcher import NOTHING, Found, Matcher, Scan
+from plugins.sensitive_words.wordlist import ANYONE, Asker
 
 _REMEMBERED = 24_576  # states and moves; then everything is forgotten at once
 _PIECE = 24  # code points of a piece, or held, that are worth remembering
@@ -92,9 +94,9 @@ class States:
 
 
 class _Carried(NamedTuple):
-    """What earlier entries mean for the text that is held: so much of it is to be masked, so much allowed."""
+    """What earlier entries mean for the text that is held: its beginning is covered, so much of it allowed."""
 
-    mask: int = 0
+    cover: Cover | None = None
     allowed: int = 0
 
 
@@ -104,10 +106,10 @@ _CLEAN = _Carried()
 class WordFilter:
     """Watches one channel for the entries of a matcher. Raises Blocked at the earliest blocking entry."""
 
-    __slots__ = ("_carried", "_fed", "_key", "_mask", "_report", "_state", "_states")
+    __slots__ = ("_asker", "_carried", "_fed", "_mask", "_report", "_state", "_states")
 
-    def __init__(self, states: States, report: Report, *, key: str | None = None, mask: str = "*") -> None:
-        self._states, self._report, self._key, self._mask = states, report, key, mask
+    def __init__(self, states: States, report: Report, *, asker: Asker = ANYONE, mask: str = "*") -> None:
+        self._states, self._report, self._asker, self._mask = states, report, asker, mask
         self._state = states.at("", NOTHING)
         self._fed = 0
         self._carried = _CLEAN
@@ -126,7 +128,7 @@ class WordFilter:
         held, carried = self._state.held, self._carried
         if not held:
             return "", NO_EDITS
-        scan = self._states.matcher.scan(held, self._state.before, carried.allowed, key=self._key)
+        scan = self._states.matcher.scan(held, self._state.before, carried.allowed, asker=self._asker)
         return self._settle(held, scan)
 
     def _step(self, text: str) -> tuple[str, Sequence[Edit]]:
@@ -141,7 +143,7 @@ class WordFilter:
                 self._states.remember(state, text, (shown, self._state), room=8)
                 return shown, NO_EDITS
         raw = state.held + text
-        scan = matcher.scan(raw, state.before, carried.allowed, final=False, key=self._key)
+        scan = matcher.scan(raw, state.before, carried.allowed, final=False, asker=self._asker)
         if len(raw) - scan.hold > matcher.longest + _INVISIBLE:
             raise Blocked("sensitive_words:held_too_long")
         self._fed += len(text)
@@ -154,7 +156,7 @@ class WordFilter:
         """Return what a piece does where nothing is held; None if an entry is in it."""
         move = state.moves.get(text)
         if move is None:
-            scan = self._states.matcher.scan(text, state.before, final=False, key=self._key)
+            scan = self._states.matcher.scan(text, state.before, final=False, asker=self._asker)
             move = self._remember(state, text, text, scan) if scan.quiet else None
         return move
 
@@ -167,35 +169,37 @@ class WordFilter:
 
     def _settle(self, raw: str, scan: Scan) -> tuple[str, Sequence[Edit]]:
         """Act on what was found in ``raw``, the text not yet shown."""
-        masked = [(0, self._carried.mask)] if self._carried.mask else []
+        begun = [self._carried.cover] if self._carried.cover else []
         base = self._fed - len(raw)
-        for found in scan.found:
+        for index, found in enumerate(scan.found):
             rule = found.rule
             self._report(found._replace(start=base + found.start, end=base + found.end))
             if rule.action == "block":
-                shown, edits = self._masked(raw[: found.start], base, masked)
+                shown, edits = self._covered(raw[: found.start], base, covers(scan.found[:index], begun))
                 raise Blocked(rule.id, tag=rule.tag, shown=shown, edits=edits)
-            if rule.action == "mask":
-                masked.append((found.start, found.end))
+        spans = covers(scan.found, begun)
         hold = scan.hold
-        reach = max((end for _, end in masked), default=0)
-        self._carried = _Carried(max(0, reach - hold), max(0, scan.allowed - hold))
+        rest = None
+        if spans and spans[-1].end > hold:
+            _, end, text = spans[-1]
+            rest = Cover(0, end - hold, text and "")  # a replacement is shown once, for all that it stands for
+        self._carried = _Carried(rest, max(0, scan.allowed - hold))
         if any(self._carried):  # what is remembered holds for clean text only
             self._state = State(raw[hold:], scan.before)
         else:
             self._carried, self._state = _CLEAN, self._states.at(raw[hold:], scan.before)
-        return self._masked(raw[:hold], base, masked)
+        return self._covered(raw[:hold], base, spans)
 
-    def _masked(self, shown: str, base: int, spans: list[tuple[int, int]]) -> tuple[str, Sequence[Edit]]:
-        """Mask the spans of ``shown``, which is at ``base`` in the channel."""
+    def _covered(self, shown: str, base: int, spans: Sequence[Cover]) -> tuple[str, Sequence[Edit]]:
+        """Cover the spans of ``shown``, which is at ``base`` in the channel."""
         edits, parts, done = [], [], 0
-        for start, reach in union(spans):
+        for start, reach, text in spans:
             end = min(reach, len(shown))
             if start >= end:
                 break
-            mask = self._mask * (end - start)
-            edits.append(Edit(base + start, base + end, mask))
-            parts += [shown[done:start], mask]
+            cover = self._mask * (end - start) if text is None else text
+            edits.append(Edit(base + start, base + end, cover))
+            parts += [shown[done:start], cover]
             done = end
         if not edits:
             return shown, NO_EDITS

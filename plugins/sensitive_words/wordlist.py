@@ -14,7 +14,7 @@ import yaml
 
 from plugins.sensitive_words.fold import WORD, fold
 
-Action = Literal["block", "mask", "tag", "allow"]
+Action = Literal["block", "mask", "replace", "tag", "allow"]
 ACTIONS: tuple[str, ...] = get_args(Action)
 LONGEST = 1000  # characters of an entry; a stream may have to be held back for as long
 
@@ -28,15 +28,40 @@ _EDGES = frozenset(
 _log = structlog.get_logger()
 
 
+class Asker(NamedTuple):
+    """Whose text is looked at: not every entry is for everyone."""
+
+    key: str | None = None
+    model: str = ""
+
+
+ANYONE = Asker()
+
+
+class Scope(NamedTuple):
+    """For whom entries are: exchanges of these keys and these models; None is all of them."""
+
+    keys: frozenset[str] | None = None
+    models: frozenset[str] | None = None
+
+
 class Rule(NamedTuple):
     """What is to happen where a word is found. ``id`` is "list:line"; the word itself is not in it."""
 
     id: str
     action: str
     tag: str | None
-    keys: frozenset[str] | None  # only for exchanges of these keys
+    scope: Scope | None  # None: for everyone
     left: bool  # not in the middle of a word on its left
     right: bool  # nor on its right
+    replacement: str | None = None  # of the action replace
+
+    def applies(self, asker: Asker) -> bool:
+        """Does this rule look at what is this asker's?"""
+        if self.scope is None:
+            return True
+        keys, models = self.scope
+        return (keys is None or asker.key in keys) and (models is None or asker.model in models)
 
 
 class Entry(NamedTuple):
@@ -53,18 +78,27 @@ class Source:
     name: str  # in rule ids
     action: str = "block"
     tag: str | None = None
-    keys: frozenset[str] | None = None
+    scope: Scope | None = None
+    replacement: str | None = None
     place: str = "line"
     path: str = ""  # in messages; without one, the name
     _odd: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
-    def entry(self, text: str, number: int, action: str | None = None, tag: str | None = None) -> Entry | None:
+    def entry(
+        self,
+        text: str,
+        number: int,
+        action: str | None = None,
+        tag: str | None = None,
+        replacement: str | None = None,
+    ) -> Entry | None:
         """Make an entry of what a list says; None (and a warning, later) where nothing is left of it.
 
         Raises ValueError, naming the place, where it cannot be used.
         """
         if action and action not in ACTIONS:
             raise ValueError(f"{self.at(number)}: the action must be one of {', '.join(ACTIONS)}, not {action[:20]!r}")
+        action, replacement = self._replaced(action, replacement, number)
         core = text.strip()
         inside_left, inside_right = core.startswith("*"), core.endswith("*")
         bare = _without_edges(core.strip("*"))
@@ -81,8 +115,20 @@ class Source:
         spaced = not any(character.isalnum() and character not in WORD for character in word)
         left = spaced and not inside_left and word[0] in WORD
         right = spaced and not inside_right and word[-1] in WORD
-        rule = Rule(f"{self.name}:{number}", action or self.action, tag or self.tag, self.keys, left, right)
+        rule = Rule(f"{self.name}:{number}", action, tag or self.tag, self.scope, left, right, replacement)
         return Entry(word, rule)
+
+    def _replaced(self, action: str | None, own: str | None, number: int) -> tuple[str, str | None]:
+        """Return an entry's action and what takes its place: who says a replacement alone means the action replace."""
+        action = action or (self.action if own is None else "replace")
+        text = self.replacement if own is None else own
+        if action != "replace":
+            if own is not None:
+                raise ValueError(f"{self.at(number)}: a replacement belongs to the action replace, not to {action}")
+            return action, None
+        if text is None:
+            raise ValueError(f"{self.at(number)}: the action replace needs a replacement, the entry's or the list's")
+        return action, text
 
     def at(self, number: int) -> str:
         """Name a place for an error message."""
@@ -178,9 +224,10 @@ def _mapped(node: yaml.Node, number: int, source: Source) -> Entry | None:
     if not pairs or not all(isinstance(part, yaml.ScalarNode) for pair in pairs for part in pair):
         raise ValueError(f"{source.at(number)}: an entry is a word or {{word, action, tag}}")
     values = {key.value: value.value for key, value in pairs}
-    if unknown := values.keys() - {"word", "action", "tag"}:
-        raise ValueError(f"{source.at(number)}: unknown {min(unknown)[:20]!r}; an entry has word, action and tag")
+    if unknown := values.keys() - {"word", "action", "tag", "replacement"}:
+        known = "word, action, tag and replacement"
+        raise ValueError(f"{source.at(number)}: unknown {min(unknown)[:20]!r}; an entry has {known}")
     if "word" not in values:
         raise ValueError(f"{source.at(number)}: an entry needs its word")
     action, tag = (None if values.get(name) in {None, "", "null", "~"} else values[name] for name in ("action", "tag"))
-    return source.entry(values["word"], number, action, tag)
+    return source.entry(values["word"], number, action, tag, values.get("replacement"))

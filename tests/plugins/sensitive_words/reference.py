@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from plugins.sensitive_words.fold import WORD, fold_character
 from plugins.sensitive_words.matcher import Found
-from plugins.sensitive_words.wordlist import Entry
+from plugins.sensitive_words.wordlist import ANYONE, Asker, Entry
 
 
 class Verdict(NamedTuple):
@@ -28,13 +28,13 @@ def _boundaries_hold(entry: Entry, left: str, right: str) -> bool:
     return not (re.match("[\u3041-\u30ff]", word[-1]) and re.match("[\u3099\u309a]", right))
 
 
-def find(text: str, entries: Sequence[Entry], key: str | None = None) -> list[Found]:
+def find(text: str, entries: Sequence[Entry], asker: Asker = ANYONE) -> list[Found]:
     """Return everything that counts, by its place."""
     pairs = [(folded, index) for index, character in enumerate(text) for folded in fold_character(character)]
     folded = "".join(character for character, _ in pairs)
     found = []
     for order, entry in enumerate(entries):
-        if entry.rule.keys is not None and key not in entry.rule.keys:
+        if not entry.rule.applies(asker):
             continue
         for start in range(len(folded)):
             end = start + len(entry.word)
@@ -53,18 +53,32 @@ def find(text: str, entries: Sequence[Entry], key: str | None = None) -> list[Fo
     ]
 
 
-def judge(text: str, entries: Sequence[Entry], key: str | None = None) -> Verdict:
+def judge(text: str, entries: Sequence[Entry], asker: Asker = ANYONE) -> Verdict:
     """Return what a caller may see of the whole text."""
-    masked: set[int] = set()
+    matches = find(text, entries, asker)
     hits = []
-    for match in find(text, entries, key):
+    for match in matches:
         hits.append((match.start, match.end, match.rule.id))
         if match.rule.action == "block":
-            return Verdict(_masked(text[: match.start], masked), hits, match.rule.id)
-        if match.rule.action == "mask":
-            masked.update(range(match.start, match.end))
-    return Verdict(_masked(text, masked), hits, None)
+            return Verdict(_covered(text[: match.start], matches), hits, match.rule.id)
+    return Verdict(_covered(text, matches), hits, None)
 
 
-def _masked(text: str, places: set[int]) -> str:
-    return "".join("*" if index in places else character for index, character in enumerate(text))
+def _covered(text: str, matches: Sequence[Found]) -> str:
+    """Of what overlaps, the first (the longest of those) says what takes the place of all."""
+    shown = ""
+    inside: str | None = None  # the replacement of which we are inside; None: masks
+    spans = [(start, -end, rule.replacement) for start, end, rule in matches if rule.action in {"mask", "replace"}]
+    reach = 0
+    for index, character in enumerate(text):
+        starting = sorted((span for span in spans if span[0] == index), key=lambda span: span[1])
+        for _, end, replacement in starting:
+            if index >= reach:
+                inside = replacement
+                shown += replacement or ""
+            reach = max(reach, -end)
+        if index >= reach:
+            shown += character
+        elif inside is None:
+            shown += "*"
+    return shown

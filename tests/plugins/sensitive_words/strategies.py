@@ -7,7 +7,7 @@ import random
 
 from hypothesis import strategies as st
 
-from plugins.sensitive_words.wordlist import Entry, Source
+from plugins.sensitive_words.wordlist import Entry, Scope, Source
 
 ALPHABET = "abAs1.9 -，…\n赌博大麻烦\u200b\0ßﬃﬀİ㎏ée\u0301かが\u3099ｶ\U000e0041"
 SMALL = (
@@ -28,14 +28,14 @@ SMALL = (
 
 
 def random_entries(rng: random.Random, alphabet: str) -> list[Entry]:
-    """Make a few entries of every action, some of them for one key only."""
+    """Make a few entries of every action, some of them for one key or one model only."""
     made = []
     for number in range(1, rng.randint(1, 6) + 1):
         word = "".join(rng.choices(alphabet, k=rng.randint(1, 5)))
         word = rng.choice(["", "", "*"]) + word + rng.choice(["", "", "*"])
-        action = rng.choice(["block", "mask", "mask", "mask", "tag", "allow", "allow"])
-        keys = rng.choice([None, None, None, frozenset(["team-a"])])
-        entry = Source("list", action, keys=keys).entry(word, number)
+        action = rng.choice(["block", "mask", "mask", "replace", "replace", "tag", "allow", "allow"])
+        scope = rng.choice([None, None, None, Scope(keys=frozenset(["team-a"])), Scope(models=frozenset(["m"]))])
+        entry = Source("list", action, scope=scope, replacement=rng.choice(["", "[…]"])).entry(word, number)
         if entry is not None:
             made.append(entry)
     return made

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.sdk import Blocked, Edit
 from plugins.sensitive_words.matcher import Found, Matcher
 from plugins.sensitive_words.stream import States, WordFilter
-from plugins.sensitive_words.wordlist import Entry, Source
+from plugins.sensitive_words.wordlist import ANYONE, Asker, Entry, Source
 from tests.plugins.sensitive_words.reference import Verdict, judge
 from tests.plugins.sensitive_words.strategies import ALPHABET, SMALL, cases, cut, random_entries
 
@@ -38,7 +38,7 @@ def applied(text: str, edits: Sequence[Edit]) -> str:
     return "".join(parts) + text[done:]
 
 
-def stream(pieces: Sequence[str], states: States, key: str | None = None) -> tuple[Verdict, list[str]]:
+def stream(pieces: Sequence[str], states: States, asker: Asker = ANYONE) -> tuple[Verdict, list[str]]:
     """Feed the pieces; return the verdict and what each piece showed."""
     hits: list[tuple[int, int, str]] = []
     shown: list[str] = []
@@ -48,7 +48,7 @@ def stream(pieces: Sequence[str], states: States, key: str | None = None) -> tup
     def report(found: Found) -> None:
         hits.append((found.start, found.end, found.rule.id))
 
-    channel = WordFilter(states, report, key=key)
+    channel = WordFilter(states, report, asker=asker)
     try:
         for piece in pieces:
             text, made = channel.feed(piece)
@@ -61,7 +61,7 @@ def stream(pieces: Sequence[str], states: States, key: str | None = None) -> tup
         blocked = block.rule
         shown.append(block.shown)
         edits += block.edits
-    told = len("".join(shown))
+    told = len("".join(shown)) - sum(len(edit.text) - (edit.end - edit.start) for edit in edits)
     assert applied("".join(pieces)[:told], edits) == "".join(shown)
     return Verdict("".join(shown), hits, blocked), shown
 
@@ -71,10 +71,10 @@ def stream(pieces: Sequence[str], states: States, key: str | None = None) -> tup
 def test_any_split_of_any_text_equals_the_whole_as_the_obvious_way_sees_it(data: st.DataObject) -> None:
     its, text = data.draw(cases())
     states = States(Matcher(its))
-    for key in ("team-a", None):
-        expected = judge(text, its, key)
+    for asker in (Asker("team-a"), Asker(model="m"), ANYONE):
+        expected = judge(text, its, asker)
         for pieces in ([text], list(text), data.draw(cut(text))):
-            assert stream(pieces, states, key)[0] == expected, (its, pieces)
+            assert stream(pieces, states, asker)[0] == expected, (its, pieces)
 
 
 @pytest.mark.parametrize("alphabet", [*SMALL, ALPHABET])
@@ -87,8 +87,8 @@ def test_what_is_remembered_of_one_stream_never_changes_another(alphabet: str) -
             text = "".join(rng.choices(alphabet, k=rng.randint(1, 14)))
             edges = sorted(rng.choices(range(len(text) + 1), k=4))
             pieces = [text[start:end] for start, end in zip([0, *edges], [*edges, len(text)], strict=True)]
-            key = rng.choice(["team-a", None])
-            assert stream(pieces, states, key)[0] == judge(text, its, key), (its, pieces)
+            asker = rng.choice([Asker("team-a"), Asker(model="m"), ANYONE])
+            assert stream(pieces, states, asker)[0] == judge(text, its, asker), (its, pieces)
 
 
 @pytest.mark.parametrize("pieces", [["for", "bidden", "zeb", "ra!"], ["赌", "博"], ["see 赌\u200b", "\u200b", "博"]])
