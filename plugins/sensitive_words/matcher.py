@@ -64,7 +64,7 @@ class Matcher:
         rules: dict[str, list[Rule]] = {}
         for word, rule in entries:
             rules.setdefault(word, []).append(rule)
-        self._rules = list(rules.values())
+        self._words, self._rules = list(rules), list(rules.values())
         self._lengths = max(map(len, rules), default=0)
         self._anywhere = _Beginnings(word for word, its in rules.items() if not all(rule.left for rule in its))
         self._at_words = _Beginnings(word for word, its in rules.items() if any(rule.left for rule in its))
@@ -83,6 +83,10 @@ class Matcher:
     def longest(self) -> int:
         """The length of the longest folded entry."""
         return self._lengths
+
+    def word_of(self, rule: Rule) -> str:
+        """Return the folded entry of a rule; looks through all of them, for people who ask about one text."""
+        return next(word for word, its in zip(self._words, self._rules, strict=True) if rule in its)
 
     def is_clean(self, reading: Reading) -> bool:
         """Return True if no entry is in the text, whatever stands around it. The quickest question."""
