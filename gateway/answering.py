@@ -88,8 +88,8 @@ class Answering:
 
     def request_for(self, engine: Engine) -> tuple[bytes, bytes]:
         """Write what one engine gets. Raises InvalidRequest."""
-        exchange = self._exchange
-        stream, model = not self._whole, engine.served_model
+        exchange, stream, model = self._exchange, not self._whole, engine.served_model
+        self._record.tries += 1
         body = bodies.encode(
             openai.for_engine(exchange.route, exchange.request, model=model, stream=stream, cache_salt=self._salt)
         )

@@ -34,6 +34,7 @@ class Host:
         salt = self._digest[:32] if model.isolate_prefix_cache and self._digest else None
         sent = openai.for_engine(self._route, request, model=None, stream=False, cache_salt=salt)
         sent["stream"] = False
+        exchange.record.asks += 1
         body = await asking.ask(model.engines, self._route, sent, model.name, exchange.id, left)
         answer = WholeAnswer(bodies.encode(body))
         if answer.chunk.choices is None:

@@ -55,6 +55,8 @@ class Record:
     prompt_chars: int = 0  # as a plugin has counted them (audit_log)
     answer_chars: int = 0
     finish_reasons: list[str] = field(default_factory=list)
+    tries: int = 0  # how often it was sent to an engine
+    asks: int = 0  # further requests that plugins sent for it
     plugin: str | None = None  # the plugin and the rule of a block
     rule: str | None = None
     config_version: int = 0
