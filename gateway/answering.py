@@ -26,6 +26,7 @@ from gateway.record import Record
 from gateway.sdk import Answer, Channel, Exchange
 from gateway.upstream.client import Broken
 from gateway.upstream.engine import Engine
+from gateway.upstream.want import Want
 
 log = structlog.get_logger()
 
@@ -68,6 +69,7 @@ class Answering:
         marked: float,
         headers: dict[bytes, bytes],
         salt: str | None,
+        want: Want,
     ) -> None:
         self._exchange, self._record, self._asked, self._live = exchange, exchange.record, asked, live
         self._caller, self._fail, self._meters, self._clock, self._loop = caller, fail, meters, clock, loop
@@ -81,7 +83,7 @@ class Answering:
         self.over = False  # the response is complete, or will be without the engine
         self._asked_at = self._chunk_at = 0.0
         self.due = 0.0  # when the clock is to look at us
-        self.attempt = Attempt(model.engines, self, loop)
+        self.attempt = Attempt(model.engines, self, loop, want)
         caller.listener = self
 
     # ---- the engine is asked ----

@@ -37,6 +37,7 @@ from gateway.telemetry.output import Output
 from gateway.telemetry.table import Table
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
+from gateway.upstream.fleet import Fleet
 from gateway.upstream.health import Health
 
 log = structlog.get_logger()
@@ -159,7 +160,7 @@ class Gateway:
     def _model(self, entry: ModelEntry, settings: Settings) -> Model:
         return Model(
             name=entry.name,
-            engines=tuple(self._engine(engine, settings) for engine in entry.engines),
+            engines=Fleet(self._engine(engine, settings) for engine in entry.engines),
             ceilings=Ceilings(entry.max_output_tokens, entry.max_choices, entry.max_prompts),
             max_in_flight=self._share(entry.max_in_flight) or 1,
             isolate_prefix_cache=entry.isolate_prefix_cache,

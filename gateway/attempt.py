@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Protocol
 
 from gateway.errors import NoEngineAvailable
-from gateway.upstream.choice import choose
 from gateway.upstream.client import Broken, Connection, Sink
 from gateway.upstream.engine import Engine
+from gateway.upstream.fleet import Fleet
+from gateway.upstream.want import Want
 
 #: After [DONE] an engine has this long to end its body, so that its connection can be used again.
 LINGER_S = 1.0
@@ -28,11 +29,12 @@ class Asking(Sink, Protocol):
 class Attempt:
     """Holds the engine at work for a request and the connection to it, and gives both back."""
 
-    __slots__ = ("_asking", "_connection", "_engines", "_loop", "_tried", "engine")
+    __slots__ = ("_again", "_asking", "_connection", "_engines", "_loop", "_tried", "_want", "engine")
 
-    def __init__(self, engines: Sequence[Engine], asking: Asking, loop: asyncio.AbstractEventLoop) -> None:
-        self._engines, self._asking, self._loop = engines, asking, loop
+    def __init__(self, engines: Fleet, asking: Asking, loop: asyncio.AbstractEventLoop, want: Want) -> None:
+        self._engines, self._asking, self._loop, self._want = engines, asking, loop, want
         self._tried: frozenset[Engine] = frozenset()
+        self._again: bool | None = None  # an engine has had the request; None: nobody was asked yet
         self._connection: Connection | None = None
         self.engine: Engine | None = None  # at work, and counted as such
 
@@ -41,9 +43,15 @@ class Attempt:
 
         Raises NoEngineAvailable.
         """
-        engine = choose(self._engines, self._tried, self._loop.time())
-        if engine is None:
+        now, engines = self._loop.time(), self._engines
+        if self._again is None:
+            self._again = False
+            engines.budget.asked(now)
+        engine = engines.choose(self._tried, now, self._want)
+        if engine is None or (self._again and not engines.budget.again(now)):
             raise NoEngineAvailable("No engine can take the request now; try again soon.", retry_after=2)
+        self.engine = engine
+        engine.begin(self._want)  # from now on others see that it is about to get it
         head, body = self._asking.request_for(engine)
         connection = engine.pool.idle()
         if connection is None:
@@ -57,6 +65,7 @@ class Attempt:
         except Broken:
             engine.failed(self._loop.time())
             self._tried |= {engine}
+            self.end()
             waiting = self.ask()
             if waiting is not None:
                 await waiting
@@ -64,8 +73,7 @@ class Attempt:
         self._send(engine, connection, head, body)
 
     def _send(self, engine: Engine, connection: Connection, head: bytes, body: bytes) -> None:
-        self.engine, self._connection = engine, connection
-        engine.begin()
+        self._connection = connection
         connection.send(head, body, self._asking)
         self._asking.sent(engine)
 
@@ -83,6 +91,7 @@ class Attempt:
 
     def busy(self) -> None:
         """The engine has no room: another is to be asked."""
+        self._again = True
         if self.engine is not None:
             self.engine.busy(self._loop.time())
             self._tried |= {self.engine}
@@ -93,6 +102,7 @@ class Attempt:
         if not broken.reused and self.engine is not None:
             self.engine.failed(self._loop.time())
             self._tried |= {self.engine}
+            self._again = True
 
     def pause(self) -> None:
         """Stop reading the answer."""
@@ -123,4 +133,4 @@ class Attempt:
         self.stop()
         engine, self.engine = self.engine, None
         if engine is not None:
-            engine.end()
+            engine.end(self._want)

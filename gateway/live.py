@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gateway.admission.keys import Keyring
 from gateway.pipeline import Chain
 from gateway.protocol.openai import Ceilings
-from gateway.upstream.engine import Engine
+from gateway.upstream.fleet import Fleet
 
 #: The model that stands for whatever its engine serves.
 ANY_MODEL = "*"
@@ -26,7 +26,7 @@ class Model:
     """What clients put into "model", and where it runs."""
 
     name: str
-    engines: tuple[Engine, ...]
+    engines: Fleet
     ceilings: Ceilings
     max_in_flight: int = 64
     isolate_prefix_cache: bool = False

@@ -178,6 +178,14 @@ class Relay:
             self._marked,
             self._headers,
             digest[:32] if model.isolate_prefix_cache and digest else None,
+            model.engines.want(
+                exchange.request,
+                self._headers,
+                work=len(self._raw) // 4 + self._asked.output_tokens,
+                stream=self._asked.stream,
+                key=self._principal.name or "",
+                priority=self._principal.priority,
+            ),
         )
         return self._answering.attempt.ask()
 

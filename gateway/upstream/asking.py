@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from gateway.errors import EngineError, EngineTimeout, Failure, NoEngineAvailable
 from gateway.protocol import body as bodies
 from gateway.protocol import failures
 from gateway.protocol.stream import BROKE_OFF, NONSENSE
-from gateway.upstream.choice import choose
 from gateway.upstream.client import Broken, whole
 from gateway.upstream.engine import Engine
+from gateway.upstream.fleet import Fleet
+from gateway.upstream.want import ANY
 
 _LIMIT = 64 * 2**20
 
 
 async def ask(
-    engines: Sequence[Engine], path: str, body: dict[str, Any], model: str, request_id: str, timeout_s: float
+    engines: Fleet, path: str, body: dict[str, Any], model: str, request_id: str, timeout_s: float
 ) -> dict[str, Any]:
     """Post ``body`` to the best engine, and to the next while none has begun to answer; return the answer's object.
 
@@ -30,7 +30,7 @@ async def ask(
     engine = None
     try:
         async with asyncio.timeout(timeout_s):
-            while (engine := choose(engines, tried, loop.time())) is not None:
+            while (engine := engines.choose(tried, loop.time())) is not None:
                 tried.add(engine)
                 try:
                     return await _ask_one(engine, path, {**body, "model": engine.served_model or model}, request_id)
@@ -52,11 +52,11 @@ async def ask(
 
 async def _ask_one(engine: Engine, path: str, body: dict[str, Any], request_id: str) -> dict[str, Any]:
     raw = bodies.encode(body)
-    engine.begin()
+    engine.begin(ANY)
     try:
         answer = await whole(engine.pool, engine.head(path, request_id, len(raw), {}), raw, limit=_LIMIT)
     finally:
-        engine.end()
+        engine.end(ANY)
     if answer.status != 200:
         retry_after = dict(answer.headers).get(b"retry-after", b"").decode("latin-1")
         failure = failures.from_engine(answer.status, answer.body, retry_after or None)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.upstream.client import Pool
+from gateway.upstream.figures import Figures
 from gateway.upstream.origin import head_start, header_lines
+from gateway.upstream.want import Preference, Want
 
 #: An engine that failed is passed over for this long, doubled with each further failure; never longer than the last.
 #: With the probes' interval on top it is back within 30 s of its recovery.
@@ -20,6 +23,10 @@ FORGIVEN_S: Final = 60.0
 OUT: Final = 3
 #: One that has no room now may have some soon.
 BUSY_S: Final = 1.0
+#: Of its weight, what an engine that has just joined gets; the rest comes evenly within ``slow_start_s``.
+FIRST_SHARE: Final = 0.1
+#: From this use of its KV cache on an engine counts as fuller than its requests say, up to twice at the end.
+FULL: Final = 0.8
 
 #: The caller's headers that an engine may see, beside the request id; vLLM reads them for its traces.
 _TRACE = (b"traceparent", b"tracestate")
@@ -33,25 +40,15 @@ class Engine:
     """Identity and live state of one engine. Times are those of ``loop.time()``, in seconds, and are passed in.
 
     ``up`` is what the probes say (None: not asked yet), ``failures`` what requests met in a row. ``served_model`` is
-    the model's name at the engine; None: the one the client used.
+    the model's name at the engine; None: the one the client used. ``work`` is what our requests to it may still take,
+    in tokens, as estimated when they were sent.
     """
 
     __slots__ = (
-        "_api_key",
-        "_starts",
-        "cards",
-        "failed_at",
-        "failures",
-        "in_flight",
-        "max_model_len",
-        "name",
-        "pool",
-        "served_model",
-        "shunned_until",
-        "trouble",
-        "turn",
-        "up",
-        "weight",
+        *("_api_key", "_ramp_from", "_starts", "_usual", "cards", "dialect", "draining", "failed_at", "failures"),
+        *("foreign", "in_flight", "max_model_len", "mirror", "name", "pool", "preference", "pressure", "seed"),
+        *("served_model", "shunned_until", "slow_start_s", "stalled", "streams", "trouble", "turn", "up", "used_at"),
+        *("warm", "weight", "work", "figures"),
     )
 
     def __init__(
@@ -62,20 +59,32 @@ class Engine:
         served_model: str | None = None,
         api_key: str | None = None,
         weight: float = 1.0,
+        warm: bool = True,
     ) -> None:
         self.name = name
         self.pool = pool
         self.served_model = served_model
         self.weight = weight
-        self.in_flight = 0
-        self.turn = 0
+        self.preference: Preference | None = None
+        self.mirror = 0.0
+        self.dialect = "vllm"
+        self.slow_start_s = 0.0
+        self.draining = False
+        self.in_flight = self.streams = self.work = self.turn = 0
+        self.seed = zlib.crc32(name.encode()) * 0x9E3779B97F4A7C15
         self.up: bool | None = None
+        self.warm = warm  # False: it has to answer a request of ours before it gets a caller's
+        self.stalled = False
         self.trouble = ""  # the last one, for the log
         self.failures = 0
-        self.failed_at = 0.0
-        self.shunned_until = 0.0
+        self.failed_at = self.shunned_until = self.used_at = 0.0
         self.cards: tuple[dict[str, Any], ...] = ()
         self.max_model_len: int | None = None
+        self.figures: Figures | None = None
+        self.foreign = 0.0
+        self.pressure = 1.0
+        self._usual = 0.0
+        self._ramp_from = 0.0
         self._api_key = api_key
         self._starts: dict[str, bytes] = {}
 
@@ -106,14 +115,19 @@ class Engine:
             more = header_lines([(name, value) for name, value in traces if _is_plain(value)])
         return b"%b%b\r\n%bcontent-length: %d\r\n\r\n" % (start, request_id.encode(), more, length)
 
-    def begin(self) -> None:
+    def begin(self, want: Want) -> None:
         """A request goes to it."""
         self.in_flight += 1
+        self.work += want.work
+        self.streams += want.stream
+        self._usual += (want.work - self._usual) / 16
         self.turn = next(_turns)
 
-    def end(self) -> None:
-        """The request is over, however it ended."""
+    def end(self, want: Want) -> None:
+        """The request is over, however it ended; ``want`` as at its beginning."""
         self.in_flight -= 1
+        self.work -= want.work
+        self.streams -= want.stream
 
     # ---- how it fares ----
 
@@ -137,11 +151,14 @@ class Engine:
 
     def fit(self, now: float) -> bool:
         """Should a request go to it if there is a choice? One that has failed is first tried with a single one."""
-        return now >= self.shunned_until and (not self.failures or not self.in_flight)
+        return (
+            self.warm and not self.stalled and now >= self.shunned_until and (not self.failures or not self.in_flight)
+        )
 
     def available(self, now: float) -> bool:
-        """Tell what readiness and metrics show: known to be up, and not failing one request after another."""
-        return self.up is True and (self.failures < OUT or now >= self.shunned_until)
+        """Tell what readiness and metrics show: up, warm, at work, and not failing one request after another."""
+        well = self.up is True and self.warm and not self.stalled
+        return well and (self.failures < OUT or now >= self.shunned_until)
 
     def probed(self, *, up: bool, trouble: str = "") -> bool:
         """Note what a probe found; True when the engine has just come up."""
@@ -151,3 +168,28 @@ class Engine:
         if risen:
             self.answered()
         return risen
+
+    # ---- how much it gets ----
+
+    def joins(self, now: float) -> None:
+        """It is warm, and gets its first requests: slowly, for its caches are empty."""
+        self.warm = True
+        self._ramp_from = now
+
+    def share(self, now: float) -> float:
+        """Return which part of its weight it gets by now."""
+        age = now - self._ramp_from
+        return 1.0 if age >= self.slow_start_s else max(FIRST_SHARE, age / self.slow_start_s)
+
+    def load(self, want: Want, now: float) -> float:
+        """Estimate the work before and with a request, in tokens: our own, what others have sent, how full it is."""
+        return (self.work + self.foreign + want.work) * self.pressure / self.share(now)
+
+    def told(self, figures: Figures | None) -> None:
+        """Take what the engine says of itself; None: nothing, from now on."""
+        self.figures = figures
+        if figures is None:
+            self.foreign, self.pressure = 0.0, 1.0
+            return
+        self.foreign = max(0.0, figures.running + figures.waiting - self.in_flight) * max(1.0, self._usual)
+        self.pressure = 1.0 + max(0.0, figures.kv_used - FULL) / (1.0 - FULL)

@@ -33,6 +33,7 @@ from gateway.telemetry.output import Output
 from gateway.telemetry.table import Table
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
+from gateway.upstream.fleet import Fleet
 
 Play = Callable[[asyncio.StreamWriter], Awaitable[None]]
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2}
@@ -163,7 +164,7 @@ async def house(play: Play, times: Timeouts | None = None) -> AsyncGenerator[Hou
 
     upstream = await asyncio.start_server(serve, "127.0.0.1", 0)
     engine = Engine("e", Pool(Origin.parse(f"http://127.0.0.1:{upstream.sockets[0].getsockname()[1]}")))
-    model, told = Model("m", (engine,), Ceilings(None, 1, 1)), Told()
+    model, told = Model("m", Fleet([engine]), Ceilings(None, 1, 1)), Told()
     live = Live(1, {"m": model}, Keyring([]), Chain([Link("told", told)]), timeouts=times or Timeouts())
     metrics, output = Metrics(Table()), Output(null)
     metrics.known(models=["m"])

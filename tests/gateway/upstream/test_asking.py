@@ -10,6 +10,7 @@ from gateway.errors import EngineError, EngineTimeout, Failure, NoEngineAvailabl
 from gateway.upstream.asking import ask
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
+from gateway.upstream.fleet import Fleet
 from tests.gateway.upstream.playing import Caller, Play, Serve
 
 
@@ -45,7 +46,7 @@ async def half(caller: Caller) -> None:
 
 async def posed(*engines: Engine, timeout_s: float = 5) -> dict[str, object]:
     try:
-        return await ask(engines, "/tokenize", {"prompt": "hi"}, "ours", "req-1", timeout_s)
+        return await ask(Fleet(engines), "/tokenize", {"prompt": "hi"}, "ours", "req-1", timeout_s)
     finally:
         assert [engine.in_flight for engine in engines] == [0] * len(engines)
         for engine in engines:

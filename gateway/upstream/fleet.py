@@ -1,0 +1,70 @@
+"""The engines of one model: a sequence that changes while it is in use, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, overload
+
+from gateway.upstream import affinity
+from gateway.upstream.budget import Budget
+from gateway.upstream.choice import Shares, choose
+from gateway.upstream.engine import Engine
+from gateway.upstream.want import ANY, Want
+
+
+class Fleet(Sequence[Engine]):
+    """``keeps_prefixes``: requests that begin alike go to the same engine while it has room."""
+
+    __slots__ = ("_engines", "_shares", "budget", "keeps_prefixes")
+
+    def __init__(self, engines: Iterable[Engine] = (), *, keeps_prefixes: bool = True) -> None:
+        self._engines = tuple(engines)
+        self._shares = Shares()
+        self.budget = Budget()
+        self.keeps_prefixes = keeps_prefixes
+
+    @overload
+    def __getitem__(self, index: int) -> Engine: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Engine]: ...
+
+    def __getitem__(self, index: int | slice) -> Engine | Sequence[Engine]:
+        return self._engines[index]
+
+    def __len__(self) -> int:
+        return len(self._engines)
+
+    def change(self, engines: Iterable[Engine]) -> None:
+        """Take these engines from now on. Requests that are at others go on there."""
+        self._engines = tuple(engines)
+
+    def want(
+        self,
+        body: Mapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        *,
+        work: int,
+        stream: bool,
+        key: str = "",
+        priority: int = 0,
+        only: str | None = None,
+    ) -> Want:
+        """Say what of a request decides where it goes. Nothing is looked at where there is nothing to choose."""
+        if len(self._engines) < 2:
+            return Want(work, stream, only=only)
+        session = headers.get(b"x-session-id", b"")
+        return Want(
+            work,
+            stream,
+            key,
+            priority,
+            affinity.digest(key.encode() + b"\0" + session) if session else 0,
+            affinity.prefix_of(body) if self.keeps_prefixes and not session else 0,
+            only,
+            headers,
+        )
+
+    def choose(self, excluded: Collection[Engine], now: float, want: Want = ANY) -> Engine | None:
+        """Return the engine for a request, None if there is none (see ``choice.choose``)."""
+        return choose(self._engines, want, excluded, now, self._shares)
