@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import FastAPI, Request, Response
@@ -27,7 +28,7 @@ from gateway.middleware.shaped import Shaped
 from gateway.ops import Lifecycle, Ops
 from gateway.pipeline import Chain
 from gateway.protocol.openai import ROUTES, Ceilings
-from gateway.registry import build_chain
+from gateway.registry import build_chain, read_tokenizers
 from gateway.reload import Watch
 from gateway.routes import Routes
 from gateway.settings import ConfigurationError, EngineEntry, Key, Settings
@@ -39,6 +40,9 @@ from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
 from gateway.upstream.fleet import Fleet
 from gateway.upstream.health import Health
+
+if TYPE_CHECKING:  # 20 MB that a gateway without a tokenizer of its own has no use for
+    from gateway.engine.tokenizer import Tokenizer
 
 log = structlog.get_logger()
 
@@ -52,8 +56,13 @@ class Gateway:
     Engines, limits and loads are kept by name over a reload, so that nothing in flight loses its place.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, chain: Chain) -> None:
+    def __init__(
+        self, settings: Settings, metrics: Metrics, chain: Chain, tokenizers: Mapping[Path, Tokenizer], *, guard: bool
+    ) -> None:
         self.metrics = metrics
+        self._tokenizers = tokenizers
+        self._guard = guard  # one worker's comparison of prompts is enough
+        self._comparing: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._began = int(datetime.now(UTC).timestamp())
         self._engines: dict[tuple[object, ...], Engine] = {}
@@ -76,7 +85,7 @@ class Gateway:
 
     async def run(self) -> None:
         """Start the plugins and what runs beside the requests. Raises whatever a plugin raises at its start."""
-        self.watch.follow(files_of(self._settings, self.live.chain))
+        self.watch.follow(files_of(self._settings, self.live.chain, self._tokenizers.values()))
         await self.live.chain.start()
 
     async def reload(self) -> None:
@@ -84,8 +93,9 @@ class Gateway:
         try:
             settings = await asyncio.to_thread(self._settings.reread)
             links = await asyncio.to_thread(build_chain, settings.chain, settings.base, settings.source)
+            read = await asyncio.to_thread(read_tokenizers, settings.models, settings.source, self._tokenizers)
         except ConfigurationError as fault:
-            self.watch.follow(files_of(self._settings, self.live.chain) | set(fault.files))
+            self.watch.follow(files_of(self._settings, self.live.chain, self._tokenizers.values()) | set(fault.files))
             self.metrics.reload("refused", self.live.version)
             log.error("reload_refused", faults=str(fault).splitlines(), config_version=self.live.version)
             return
@@ -98,10 +108,13 @@ class Gateway:
             return
         before = self.live
         self._settings = settings
+        known, self._tokenizers = self._tokenizers, read
         self.live = self._built(settings, chain, version=before.version + 1)
-        self.watch.follow(files_of(settings, chain))
+        self.watch.follow(files_of(settings, chain, read.values()))
         self.metrics.reload("ok", self.live.version)
         log.info("reloaded", config_version=self.live.version)
+        for engine in {each for model in self.live.models.values() for each in model.engines if each.up}:
+            self._compare_prompts(engine, [each for each in read.values() if each not in known.values()])
         retiring = asyncio.get_running_loop().create_task(self._retire(before))
         self._retiring[retiring] = before.chain
         retiring.add_done_callback(lambda done: self._retiring.pop(done, None))
@@ -119,6 +132,8 @@ class Gateway:
         for task, chain in tuple(self._retiring.items()):
             task.cancel()
             await chain.stop()
+        for comparing in tuple(self._comparing):
+            comparing.cancel()
         await self.live.chain.stop()
         for engine in self._engines.values():
             await engine.pool.close()
@@ -127,8 +142,22 @@ class Gateway:
         self.metrics.engine_up(engine.name, up)
         if up:
             log.info("engine_up", engine=engine.name)
+            self._compare_prompts(engine, self._tokenizers.values())
         else:
             log.warning("engine_down", engine=engine.name, trouble=engine.trouble)
+
+    def _compare_prompts(self, engine: Engine, tokenizers: Collection[Tokenizer]) -> None:
+        """See, beside the requests, whether an engine makes the prompts that its model's own files make."""
+        if not self._guard or not tokenizers:
+            return
+        from gateway.engine.guard import look  # noqa: PLC0415 - only where there are such files
+
+        for model in {each.name: each for each in self.live.models.values()}.values():
+            tokenizer = model.tokenizer if engine in model.engines else None
+            if tokenizer is not None and tokenizer in tokenizers:
+                task = asyncio.get_running_loop().create_task(look(tokenizer, engine, model.name))
+                self._comparing.add(task)
+                task.add_done_callback(self._comparing.discard)
 
     def _built(self, settings: Settings, chain: Chain, *, version: int) -> Live:
         models: dict[str, Model] = {}
@@ -164,7 +193,7 @@ class Gateway:
             ceilings=Ceilings(entry.max_output_tokens, entry.max_choices, entry.max_prompts),
             max_in_flight=self._share(entry.max_in_flight) or 1,
             isolate_prefix_cache=entry.isolate_prefix_cache,
-            tokenizer=str(entry.tokenizer) if entry.tokenizer else None,
+            tokenizer=self._tokenizers[entry.tokenizer] if entry.tokenizer else None,
             created=self._began,
             load=self._loads.setdefault(entry.name, Load()),
         )
@@ -190,20 +219,22 @@ class Gateway:
         return Principal(key.name, key.sha256, key.role, models, limits, key.priority)
 
 
-def files_of(settings: Settings, chain: Chain) -> set[Path]:
+def files_of(settings: Settings, chain: Chain, tokenizers: Iterable[Tokenizer]) -> set[Path]:
     """Return every file whose change is a reload."""
     files = {file for link in chain.links for file in link.plugin.files}
     return files | ({settings.file} if settings.file else set())
 
 
 def create_app(
+    files |= {file for tokenizer in tokenizers for file in tokenizer.files}
     settings: Settings, lifecycle: Lifecycle, output: Output, metrics_dir: Path | None = None, worker: int = 0
 ) -> ASGIApp:
     """Build the application of one worker. Raises ConfigurationError."""
     chain = Chain(build_chain(settings.chain, settings.base, settings.source))
     table = Table(metrics_dir / f"worker-{worker}" if metrics_dir else None)
     metrics = Metrics(table, version=__version__)
-    gateway = Gateway(settings, metrics, chain)
+    tokenizers = read_tokenizers(settings.models, settings.source)
+    gateway = Gateway(settings, metrics, chain, tokenizers, guard=worker == 0)
     lifecycle.reload = gateway.watch.poke
     ops = Ops(
         lifecycle,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gateway.admission.keys import Keyring
 from gateway.pipeline import Chain
 from gateway.protocol.openai import Ceilings
 from gateway.upstream.fleet import Fleet
+
+if TYPE_CHECKING:  # 20 MB that a gateway without a tokenizer of its own has no use for
+    from gateway.engine.tokenizer import Tokenizer
 
 #: The model that stands for whatever its engine serves.
 ANY_MODEL = "*"
@@ -30,7 +34,7 @@ class Model:
     ceilings: Ceilings
     max_in_flight: int = 64
     isolate_prefix_cache: bool = False
-    tokenizer: str | None = None
+    tokenizer: Tokenizer | None = None  # its own files; without them the engine counts
     created: int = 0
     load: Load = field(default_factory=Load)
 

@@ -6,15 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
 from gateway.pipeline import Link
 from gateway.sdk import Options, Plugin
-from gateway.settings import ChainEntry, ConfigurationError
+from gateway.settings import ChainEntry, ConfigurationError, Model
 from gateway.settings.description import Option, options
 from gateway.settings.faults import Source, Where, did_you_mean, explain
+
+if TYPE_CHECKING:  # 20 MB that a gateway without a tokenizer of its own has no use for
+    from gateway.engine.tokenizer import Tokenizer
 
 GROUP = "sluice.plugins"
 HOOKS = ("start", "stop", "on_request", "text_filter", "on_answer", "on_failure", "on_complete")
@@ -97,6 +100,33 @@ def build_chain(entries: Sequence[ChainEntry], base: Path, source: Source | None
     if faults:
         raise ConfigurationError((source or Source()).faults(faults), files)
     return links
+
+
+def read_tokenizers(
+    models: Sequence[Model], source: Source | None = None, known: Mapping[Path, Tokenizer] | None = None
+) -> dict[Path, Tokenizer]:
+    """Read the tokenizer folders that models name, but for those known whose files are as they were.
+
+    Call it off the event loop. Raises ConfigurationError, with one line for each fault.
+    """
+    named = {model.tokenizer: index for index, model in reversed([*enumerate(models)]) if model.tokenizer}
+    if not named:
+        return {}
+    from gateway.engine.tokenizer import Tokenizer, files_of, stamp  # noqa: PLC0415 - see above
+
+    read: dict[Path, Tokenizer] = {}
+    faults: list[tuple[Where, str]] = []
+    for folder, index in named.items():
+        before = (known or {}).get(folder)
+        try:
+            read[folder] = before if before and before.stamp == stamp(folder) else Tokenizer(folder)
+        except ValueError as fault:
+            faults.append((("models", index, "tokenizer"), str(fault)))
+    if faults:
+        raise ConfigurationError(
+            (source or Source()).faults(faults), {file for each in named for file in files_of(each)}
+        )
+    return read
 
 
 def _paths(value: Any) -> Iterator[Path]:
