@@ -14,7 +14,7 @@ BIN := .venv/bin
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help install dev engine run serve test check format docs constraints clean
+.PHONY: help install dev engine run serve test check load format docs constraints clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -41,6 +41,9 @@ check: .venv/.dev ## lint, types, import contracts, dead code, dependencies
 	@$(BIN)/vulture
 	@$(BIN)/deptry . 2> .venv/deptry.log || { cat .venv/deptry.log; exit 1; }
 	@echo "make check: lint, format, types, import contracts, dead code and dependencies are fine"
+
+load: .venv/.dev ## load on the gateway with Locust; ARGS="--headless -u 50 -t 60s Chat" (loadtests/README.md)
+	@$(BIN)/locust -f loadtests/locustfile.py -H http://127.0.0.1:$${SLUICE_SERVER__PORT:-8080} $(ARGS)
 
 format: .venv/.dev ## lay the code out and mend what can be mended by machine
 	@$(BIN)/ruff check --quiet --fix
