@@ -51,6 +51,9 @@ class Host:
         tokenizer = self._model.tokenizer
         if tokenizer is not None and (count := await tokenizer.count(part)) is not None:
             return count
+        tokenizer = self._model.tokenizer
+        if tokenizer is not None and (count := await tokenizer.count(part)) is not None:
+            return count
         limit = self._live.timeouts.connect + self._live.timeouts.idle
         body = await asking.ask(self._model.engines, "/tokenize", part, self._model.name, exchange.id, limit)
         return int(body["count"])
