@@ -222,11 +222,11 @@ class Gateway:
 def files_of(settings: Settings, chain: Chain, tokenizers: Iterable[Tokenizer]) -> set[Path]:
     """Return every file whose change is a reload."""
     files = {file for link in chain.links for file in link.plugin.files}
+    files |= {file for tokenizer in tokenizers for file in tokenizer.files}
     return files | ({settings.file} if settings.file else set())
 
 
 def create_app(
-    files |= {file for tokenizer in tokenizers for file in tokenizer.files}
     settings: Settings, lifecycle: Lifecycle, output: Output, metrics_dir: Path | None = None, worker: int = 0
 ) -> ASGIApp:
     """Build the application of one worker. Raises ConfigurationError."""
