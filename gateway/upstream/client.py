@@ -44,7 +44,8 @@ class Pool:
 
     ``idle_s`` stays below the engine's keep-alive (5 s in vLLM's uvicorn), so that hardly ever a request is sent into
     a connection that is being closed. The number of connections is bounded by the requests in flight, which is the
-    caller's affair. ``tls`` is used for https; by default it verifies in the ordinary way.
+    caller's affair. ``tls`` is used for https; by default it verifies in the ordinary way. ``address`` is where to
+    connect to, where the origin's name has several; ``heard`` becomes true with every byte that comes.
     """
 
     def __init__(
@@ -55,8 +56,11 @@ class Pool:
         connect_s: float = 3.0,
         tls: ssl.SSLContext | None = None,
         body_bytes: int = BODY_BYTES,
+        address: str | None = None,
     ) -> None:
         self.origin = origin
+        self.address = address
+        self.heard = False
         self.body_bytes = body_bytes
         self._idle_s = idle_s
         self._connect_s = connect_s
@@ -101,7 +105,8 @@ class Pool:
             await loop.create_unix_connection(lambda: wire, origin.socket)
         else:
             name = origin.host if self.tls else None
-            await loop.create_connection(lambda: wire, origin.host, origin.port, ssl=self.tls, server_hostname=name)
+            host = self.address or origin.host
+            await loop.create_connection(lambda: wire, host, origin.port, ssl=self.tls, server_hostname=name)
 
     async def close(self) -> None:
         """Close what is idle now and, as their answers end, what is in use."""
@@ -145,13 +150,14 @@ def _reason(error: OSError) -> str:
     return f"no connection: {os.strerror(error.errno) if error.errno else type(error).__name__}"
 
 
-async def whole(pool: Pool, head: bytes, body: bytes, *, limit: int) -> Response:
+async def whole(pool: Pool, head: bytes, body: bytes, *, limit: int, fresh: bool = False) -> Response:
     """Send a request and wait for the whole answer, of at most ``limit`` bytes.
 
-    Sent again only where a kept connection had gone stale. Cancelled, it closes its connection. Raises ``Broken``.
+    Sent again only where a kept connection had gone stale; ``fresh``: on a new one. Cancelled, it closes its
+    connection. Raises ``Broken``.
     """
     while True:
-        connection = pool.idle() or await pool.connect()
+        connection = (None if fresh else pool.idle()) or await pool.connect()
         gather = Gather(limit, connection.cancel)
         connection.send(head, body, gather)
         try:
@@ -172,6 +178,7 @@ async def fetch(
     *,
     limit: int = 2**20,
     timeout_s: float = 10.0,
+    fresh: bool = False,
 ) -> Response:
     """Ask for a small whole answer within ``timeout_s`` seconds (see ``whole``).
 
@@ -179,4 +186,4 @@ async def fetch(
     """
     head = request_head(method, path, pool.origin, headers, len(body))
     async with asyncio.timeout(timeout_s):
-        return await whole(pool, head, body, limit=limit)
+        return await whole(pool, head, body, limit=limit, fresh=fresh)

@@ -27,6 +27,7 @@ class Home(Protocol):
     """Where a connection goes when its answer has ended: the pool."""
 
     body_bytes: int
+    heard: bool
 
     def keep(self, wire: Wire) -> None:
         """Take back a connection that can serve again."""
@@ -208,6 +209,7 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, and hand on what came of it."""
+        self._pool.heard = True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:

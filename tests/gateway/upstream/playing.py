@@ -111,6 +111,7 @@ class Shelf:
 
     def __init__(self, body_bytes: int = 2**28) -> None:
         self.body_bytes = body_bytes
+        self.heard = False
         self.kept: list[Wire] = []
         self.gone: list[Wire] = []
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import OUT, Engine
-from gateway.upstream.health import INTERVAL_S, PROBE_S, SILENCES, Health
+from gateway.upstream.health import INTERVAL_S, PROBE_S, SILENCES, STUCK, Care, Health
+from gateway.upstream.want import Want
 from tests.gateway.upstream.playing import Caller, Serve
 
 CARDS = b'{"object":"list","data":[{"id":"smollm2","max_model_len":2048}]}'
@@ -25,6 +27,8 @@ class Fake:
         self.health = b"200"
         self.models = b"200"
         self.silent = False
+        self.figures = b""
+        self.first = b"200"
         self.asked: list[bytes] = []
 
     async def play(self, caller: Caller) -> None:
@@ -35,8 +39,9 @@ class Fake:
             if self.silent:
                 await caller.left()
                 return
-            body = CARDS if path == b"/v1/models" else b""
-            status = self.models if path == b"/v1/models" else self.health
+            answers = {b"/v1/models": (self.models, CARDS), b"/metrics": (b"200", self.figures)}
+            asks = path.endswith(b"completions")
+            status, body = (self.first, b"{}") if asks else answers.get(path, (self.health, b""))
             await caller.say(b"HTTP/1.1 %b X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body))
 
 
@@ -56,11 +61,11 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watching(*engines: Engine) -> AsyncIterator[tuple[Health, Watched]]:
-    """Run probes in quick succession."""
+async def watching(*engines: Engine, **care: Any) -> AsyncIterator[tuple[Health, Watched]]:
+    """Run probes in quick succession; ``care`` as in ``Care``, without a warm-up unless told."""
     watched = Watched()
     health = Health(watched, interval_s=0.02, probe_s=0.3)
-    health.follow(engines)
+    health.follow(engines, lambda _: Care(**{"warm_up": False, **care}))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(health.run())
         try:
@@ -77,7 +82,7 @@ async def test_an_engine_that_is_well_is_known_at_once_with_its_models(serve: Se
     async with watching(engine) as (_, watched):
         await watched.until(("a", True))
         assert engine.max_model_len == 2048
-        assert fake.asked[:2] == [b"/health", b"/v1/models"]
+        assert sorted(fake.asked[:3]) == [b"/health", b"/metrics", b"/v1/models"]
 
 
 async def test_a_dead_engine_is_down_at_the_first_refusal_and_up_again_when_it_is_back(serve: Serve) -> None:
@@ -200,7 +205,6 @@ async def test_who_is_no_longer_followed_is_no_longer_asked_and_who_is_new_is_as
         health.follow([engines[1]])
         await watched.until(("a", True), ("b", True))
         assert first.asked.count(b"/health") == 1
-        assert list(health._clients) == [engines[1]]
         task.cancel()
     for engine in engines:
         await engine.pool.close()
@@ -222,3 +226,78 @@ async def test_probing_ends_when_it_is_cancelled(serve: Serve) -> None:
     async with watching(engine):
         await asyncio.sleep(0.02)
     assert time.monotonic() - started < 1
+
+
+RUNNING = b"vllm:num_requests_running 2\nvllm:num_requests_waiting 1\nvllm:generation_tokens_total %d\n"
+
+
+async def test_an_engine_tells_how_much_it_has_to_do(serve: Serve) -> None:
+    fake = Fake()
+    fake.figures = RUNNING % 7
+    engine = Engine("a", Pool(await serve(fake.play).tcp()))
+    async with watching(engine):
+        await until(lambda: engine.figures is not None)
+        assert engine.foreign == 3
+        fake.figures = b"nothing of the kind"
+        await until(lambda: engine.figures is None)
+        assert engine.foreign == 0
+        fake.asked.clear()
+        await until(lambda: fake.asked.count(b"/health") > 5)
+        assert b"/metrics" not in fake.asked  # it has none: it is asked seldom
+
+
+async def test_an_engine_that_works_and_gets_nowhere_is_told_as_down_until_it_moves(serve: Serve) -> None:
+    fake = Fake()
+    fake.figures = RUNNING % 7
+    engine = Engine("a", Pool(await serve(fake.play).tcp()))
+    async with watching(engine, stalled_after_s=0.1) as (_, watched):
+        await watched.until(("a", True), ("a", False))
+        assert engine.trouble == STUCK
+        assert not engine.fit(asyncio.get_running_loop().time())
+        fake.figures = RUNNING % 8
+        await until(lambda: len(watched.told) == 3)
+        assert watched.told[2] == ("a", True)
+
+
+async def test_without_figures_silence_on_all_its_streams_tells_the_same(serve: Serve) -> None:
+    fake = Fake()
+    engine = Engine("a", Pool(await serve(fake.play).tcp()))
+    async with watching(engine, stalled_after_s=0.1) as (_, watched):
+        await watched.until(("a", True))
+        engine.begin(Want(stream=False))
+        await asyncio.sleep(0.3)
+        assert watched.told == [("a", True)]  # a whole answer is silent until its end
+        engine.begin(Want(stream=True))
+        await watched.until(("a", True), ("a", False))
+        engine.end(Want(stream=True))
+        await watched.until(("a", True), ("a", False), ("a", True))
+        engine.end(Want(stream=False))
+
+
+async def test_an_engine_gets_its_first_request_from_us_and_no_other_before_it_has_answered(serve: Serve) -> None:
+    fake = Fake()
+    fake.first = b"500"
+    engine = Engine("a", Pool(await serve(fake.play).tcp()), served_model="m")
+    async with watching(engine, warm_up=True) as (_, watched):
+        await until(lambda: fake.asked.count(b"/v1/chat/completions") > 2)
+        now = asyncio.get_running_loop().time()
+        assert (engine.up, engine.warm, engine.fit(now), engine.available(now)) == (True, False, False, False)
+        fake.first = b"200"
+        await watched.until(("a", False), ("a", True))
+        fake.asked.clear()
+        await until(lambda: fake.asked.count(b"/health") > 5)
+        assert b"/v1/chat/completions" not in fake.asked
+
+
+async def test_an_engine_that_was_idle_for_long_is_warmed_again_without_being_taken_out(serve: Serve) -> None:
+    fake = Fake()
+    engine = Engine("a", Pool(await serve(fake.play).tcp()), served_model="m")
+    async with watching(engine, warm_up=True, warm_after_idle_s=0.1) as (_, watched):
+        await until(lambda: fake.asked.count(b"/v1/chat/completions") > 3)
+        assert watched.told == [("a", False), ("a", True)]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():
+            await asyncio.sleep(0.005)
