@@ -18,6 +18,7 @@ from gateway.errors import Failure
 from gateway.upstream import asking
 from gateway.upstream.engine import Engine
 from gateway.upstream.fleet import Fleet
+from gateway.upstream.models import read_models
 
 log = structlog.get_logger()
 
@@ -56,6 +57,22 @@ async def look(tokenizer: Tokenizer, engine: Engine, model: str) -> None:
         return
     for line in found:
         log.warning("prompts_differ", engine=engine.name, model=model, said=line)
+
+
+async def examine(tokenizer: Tokenizer | None, engine: Engine, model: str) -> list[str] | None:
+    """Return in one line each what an engine is not that was configured; None where it does not answer."""
+    await read_models(engine, _PATIENCE_S)
+    if not engine.cards:
+        return None
+    served = [str(card["id"]) for card in engine.cards]
+    if engine.served_model is not None and engine.served_model not in served:
+        return [f"serves no model {engine.served_model!r}, but {', '.join(served[:5])}"]
+    if tokenizer is None:
+        return []
+    try:
+        return await compare(tokenizer, asking_of(engine, model))
+    except Failure as failure:
+        return [f"does not tell the tokens of a prompt: {failure}"]
 
 
 def asking_of(engine: Engine, model: str) -> Post:
