@@ -61,8 +61,8 @@ def choose(
     if len(able) < 2:
         return able[0] if able else None
     digest = want.session or want.prefix
-    if digest and (engine := home(able, digest, want.work)) is not None:
-        return engine
+    if digest and (at_home := home(able, digest, want.work)) is not None:
+        return at_home
     return _least(_group(able, want, shares, now), want, now)
 
 

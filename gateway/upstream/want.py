@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Want(NamedTuple):
-    """``work``: the tokens that it may take, prompt and answer. ``key`` and ``priority``: the caller's.
+    """``work``: the tokens that it may take, prompt and answer. ``key`` and ``priority`` (lower: sooner): the caller's.
 
     ``session`` and ``prefix`` are digests (0: none): requests with the same one go to the same engine if they can.
     ``only`` names the one engine that can serve it. ``headers``: the caller's, names in lower case.
@@ -33,12 +33,12 @@ class Preference:
 
     keys: frozenset[str] = frozenset()
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
-    min_priority: int | None = None
+    priority: int | None = None
 
     def meets(self, want: Want) -> bool:
         """Say whether the request is one of them."""
         return (
             want.key in self.keys
-            or (self.min_priority is not None and want.priority >= self.min_priority)
+            or (self.priority is not None and want.priority <= self.priority)
             or any(want.headers.get(name) == value for name, value in self.headers.items())
         )

@@ -55,7 +55,7 @@ def test_the_engine_with_the_least_work_is_chosen_not_the_one_with_the_fewest_re
 
 
 def test_equals_take_turns() -> None:
-    turns = []
+    turns: list[str] = []
     among = engines(1, 1, 1)
     for _ in range(9):
         turns += spread(among, 1, lasting=False)
@@ -179,11 +179,11 @@ def test_of_many_engines_the_better_of_two_is_chosen_and_nobody_is_far_behind() 
 
 def test_those_whom_an_engine_is_for_go_to_it_first_and_elsewhere_when_it_cannot() -> None:
     main, canary = among = engines(1, 0)
-    canary.preference = Preference(frozenset({"beta"}), {b"x-canary": b"1"}, min_priority=10)
-    for want in (Want(key="beta"), Want(headers={b"x-canary": b"1"}), Want(priority=10)):
+    canary.preference = Preference(frozenset({"beta"}), {b"x-canary": b"1"}, priority=-10)
+    for want in (Want(key="beta"), Want(headers={b"x-canary": b"1"}), Want(priority=-10)):
         assert chosen(among, want) is canary
         assert chosen(among, want, excluded=[canary]) is main
-    for want in (ANY, Want(key="alpha"), Want(headers={b"x-canary": b"0"}), Want(priority=9)):
+    for want in (ANY, Want(key="alpha"), Want(headers={b"x-canary": b"0"}), Want(priority=-9)):
         assert chosen(among, want) is main
         assert chosen(among, want, excluded=[main]) is None
     canary.failed(0)

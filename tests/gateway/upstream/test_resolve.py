@@ -27,7 +27,7 @@ def test_only_a_name_of_another_machine_is_looked_up(url: str, *, name: bool) ->
 
 async def test_all_addresses_of_one_family_are_returned_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     v4, v6 = socket.AF_INET, socket.AF_INET6
-    found = [
+    found: list[tuple[object, ...]] = [
         (v6, 1, 6, "", ("fd00::1", 80, 0, 0)),
         *((v4, 1, 6, "", (ip, 80)) for ip in ("10.0.0.2", "10.0.0.1", "10.0.0.2")),
     ]
