@@ -5,7 +5,7 @@ And how they are told to a caller together with the answer: a Shape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -60,6 +60,7 @@ class Record:
     plugin: str | None = None  # the plugin and the rule of a block
     rule: str | None = None
     config_version: int = 0
+    lists: Mapping[str, str] = field(default_factory=dict)  # the version of each list in force, by plugin/list
     hits: list[Hit] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
