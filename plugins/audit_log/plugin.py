@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
-from gateway.sdk import Channel, ConfigPath, Edit, Exchange, Options, Plugin, TextFilter
+from gateway.sdk import Channel, ConfigPath, Edit, Exchange, Options, Plugin, Refused, Run, TextFilter
 from plugins.audit_log.entry import Entry, Said, line
+from plugins.audit_log.journal import Journal
+from plugins.audit_log.seal import Seal
 from plugins.audit_log.writer import Writer
 
 NO_EDITS: tuple[Edit, ...] = ()
+_LEFT = 499  # of a caller who left before any status, as in the log
+_FULL = "The request cannot be accounted for at the moment; please try again."
 
 
 class AuditLogOptions(Options):
@@ -21,7 +26,7 @@ class AuditLogOptions(Options):
     path: ConfigPath = Field(description="the file; several workers may share it")
     text: Literal["none", "hash", "full"] = Field(
         default="none",
-        description="of requests and answers: lengths only, SHA-256 of each text, or the texts themselves",
+        description="of requests and answers: lengths only, a hash of each text, or the texts themselves",
     )
     rotate_mb: int = Field(
         default=100, ge=1, description="put the file aside, under the time of day, when it is so large"
@@ -29,13 +34,22 @@ class AuditLogOptions(Options):
     keep: int | None = Field(
         default=None, ge=1, description="how many files put aside are kept; all of them if not said"
     )
-    queue: int = Field(
-        default=10_000, ge=1, description="entries that may wait for the disk; more are dropped and counted"
+    queue: int = Field(default=10_000, ge=1, description="entries that may wait for the disk")
+    when_full: Literal["drop", "refuse"] = Field(
+        default="drop",
+        description="with no room for an entry: count it as dropped, or refuse new requests (503 `filter_unavailable`) "
+        "until there is",
+    )
+    secret: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="makes the chain's hashes HMACs, which nobody without it can redo; write `${NAME}` to take it from "
+        "the environment",
     )
 
 
 class AuditLog(Plugin):
-    """Writes one JSON line for every exchange; it never holds one up."""
+    """Writes one JSON line for every exchange, tied to the one before it; it never holds one up."""
 
     Options = AuditLogOptions
     options: AuditLogOptions
@@ -45,10 +59,13 @@ class AuditLog(Plugin):
         if options.path.exists() and not options.path.is_file():
             raise ValueError(f"{options.path}: the audit log cannot be written: it is not a file")
         self._texts = options.text != "none"
-        self.idle = () if self._texts else ("on_request", "text_filter")
-        self._writer = Writer(
-            options.path, rotate_bytes=options.rotate_mb * 1024 * 1024, keep=options.keep, waiting=options.queue
-        )
+        self._refuses = options.when_full == "refuse"
+        idle = {"on_request": not (self._texts or self._refuses), "text_filter": not self._texts}
+        self.idle = [hook for hook, is_idle in idle.items() if is_idle]
+        seal = Seal(None if options.secret is None else options.secret.get_secret_value())
+        rotate_bytes = options.rotate_mb * 1024 * 1024
+        journal = Journal(options.path, rotate_bytes=rotate_bytes, keep=options.keep, seal=seal)
+        self._writer = Writer(journal, waiting=options.queue, seal=seal)
 
     def start(self) -> None:
         """Open the file. Raises ValueError where it cannot be written."""
@@ -59,8 +76,13 @@ class AuditLog(Plugin):
         await asyncio.to_thread(self._writer.close)
 
     def on_request(self, exchange: Exchange) -> None:
-        """Keep the texts of the request, as they are at this place of the chain."""
-        exchange.state[self._request] = _said(exchange)
+        """Refuse what could not be accounted for; keep the texts of the request, as they are at this place."""
+        if self._refuses:
+            if self._writer.full:
+                raise Refused(_FULL, status=503, code="filter_unavailable", retry_after=1)
+            exchange.state[self._let_in] = True
+        if self._texts:
+            exchange.state[self._request] = _said(exchange)
 
     def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter:
         """Keep the text of the answer, as it is at this place of the chain."""
@@ -69,15 +91,30 @@ class AuditLog(Plugin):
         return tap
 
     def on_complete(self, exchange: Exchange) -> None:
-        """Hand the facts over to the writer."""
-        exchange.record.prompt_chars = sum([len(text.text) for text in exchange.texts()])
+        """Hand the facts over to the writer; what it had no room for counts as this plugin's failure."""
+        record = exchange.record
+        record.prompt_chars = sum([len(text.text) for text in exchange.texts()])
+        record.total_s = record.total_s or (perf_counter() - record.started if record.started else 0.0)
+        if record.outcome == "client_left" and not record.status:
+            record.status = _LEFT
+        entry = self._entry(exchange)
+        handed = entry if self._texts else line(entry)
+        if not self._writer.put(handed, whatever=self._let_in in exchange.state):
+            record.runs[self.name] = Run("failed")
+
+    def _entry(self, exchange: Exchange) -> Entry:
+        now, record = datetime.now(UTC), exchange.record
         if not self._texts:
-            self._writer.put(line(Entry(datetime.now(UTC), exchange.record)))
-            return
+            return Entry(now, record, told=exchange.extra)
         state = exchange.state
         request = state[self._request] if self._request in state else _said(exchange)  # refused before it came here
         answer = [said for said in state.get(self._answer, ()) if said.pieces]
-        self._writer.put(Entry(datetime.now(UTC), exchange.record, request, answer, self.options.text == "full"))
+        evidence = [
+            Said(str(told.pop("where", "")), [str(told.pop("text", ""))], told)
+            for told in map(dict, state.get("evidence", ()))
+        ]
+        full = self.options.text == "full"
+        return Entry(now, record, request, answer, exchange.extra, evidence, full=full)
 
     @property
     def _request(self) -> str:
@@ -86,6 +123,10 @@ class AuditLog(Plugin):
     @property
     def _answer(self) -> str:
         return f"{self.name}.answer"
+
+    @property
+    def _let_in(self) -> str:
+        return f"{self.name}.let_in"
 
 
 class _Tap:

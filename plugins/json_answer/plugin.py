@@ -105,6 +105,8 @@ class JsonAnswer(Plugin):
     def _concluded(
         self, exchange: Exchange, answer: Answer, plan: Plan, choices: list[dict[str, Any]], verdicts: list[Verdict]
     ) -> Awaitable[None] | None:
+        for choice, verdict in zip(choices, verdicts, strict=True):
+            self._leave(exchange, choice, verdict, 1)
         if all(verdict.fault is None for verdict in verdicts) or answer.shown or not self.options.retries:
             self._tell(exchange, answer, plan, choices, verdicts)
             return None
@@ -147,11 +149,19 @@ class JsonAnswer(Plugin):
                 return
             last = choices[0]
             judged = judge(last, plan, repair=self.options.repair)
+            self._leave(exchange, last, judged, verdict.attempts)
             fault = judged.fault or ""
             if judged.fault is None and concerns(last, plan):
                 verdict.fault, verdict.repaired = None, judged.repaired
                 choice |= {**last, "index": choice.get("index", 0)}
                 return
+
+    def _leave(self, exchange: Exchange, choice: dict[str, Any], verdict: Verdict, attempt: int) -> None:
+        """Leave what was unfit as evidence: an audit log that writes texts writes it too."""
+        for place, text, fault in verdict.unfit:
+            facts = {"fault": fault, "attempt": attempt, "finish_reason": choice.get("finish_reason")}
+            where = f"choices[{choice.get('index', 0)}].{place}"
+            exchange.state.setdefault("evidence", []).append({"plugin": self.name, "where": where, "text": text, **facts})
 
     def _tell(
         self, exchange: Exchange, answer: Answer, plan: Plan, choices: list[dict[str, Any]], verdicts: list[Verdict]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plugins.json_answer.finding import find
@@ -15,11 +15,15 @@ _CUT = frozenset({"length", "content_filter"})
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of one choice. ``fault`` says why it is not valid."""
+    """What became of one choice. ``fault`` says why it is not valid.
+
+    ``unfit``: place, text and fault of each part that was not the JSON asked for, mended or not.
+    """
 
     fault: str | None = None
     repaired: bool = False
     attempts: int = 1
+    unfit: list[tuple[str, str, str]] = field(default_factory=list)
 
     def told(self) -> dict[str, Any]:
         """Return it as the caller sees it."""
@@ -62,6 +66,8 @@ def judge(choice: dict[str, Any], plan: Plan, *, repair: bool) -> Verdict:
     mended: list[tuple[_Part, str]] = []
     for part in _parts(choice, plan):
         fault = part.checker.fault(part.text)
+        if fault is not None:
+            verdict.unfit.append((part.place.removesuffix(": ") or part.field, part.text, fault))
         if fault is not None and repair:
             try:
                 mended.append((part, find(part.text, part.checker.fault)))

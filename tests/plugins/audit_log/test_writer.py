@@ -1,13 +1,12 @@
-"""Every entry is one whole line in the file, whoever else writes to it, and nobody waits for the disk."""
+"""Every entry handed over is written once, and nobody waits for the disk."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from structlog.testing import LogCapture
 from gateway.record import Record
 from plugins.audit_log import writer as writer_module
 from plugins.audit_log.entry import Entry, Said
+from plugins.audit_log.journal import Journal
 from plugins.audit_log.writer import Writer
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -27,8 +27,8 @@ def entry(name: str, text: str = "") -> Entry:
     return Entry(NOW, Record(request_id=name), [Said("messages[0].content", [text])] if text else ())
 
 
-def started(path: Path, *, rotate_bytes: int = 1 << 20, keep: int | None = None, waiting: int = 10_000) -> Writer:
-    writer = Writer(path, rotate_bytes=rotate_bytes, keep=keep, waiting=waiting)
+def started(path: Path, *, rotate_bytes: int = 1 << 20, waiting: int = 10_000) -> Writer:
+    writer = Writer(Journal(path, rotate_bytes=rotate_bytes), waiting=waiting)
     writer.start()
     return writer
 
@@ -41,13 +41,13 @@ def told(*paths: Path) -> list[dict[str, Any]]:
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Make every write wait until it is let go."""
     gate = threading.Event()
-    append = Writer._append
+    append = Journal.append
 
-    def waiting(self: Writer, data: bytes) -> None:
+    def waiting(self: Journal, lines: Sequence[bytes]) -> None:
         gate.wait(10)
-        append(self, data)
+        append(self, lines)
 
-    monkeypatch.setattr(Writer, "_append", waiting)
+    monkeypatch.setattr(Journal, "append", waiting)
     yield gate.set
     gate.set()
 
@@ -113,91 +113,63 @@ def test_texts_that_wait_are_bounded(
     assert sum(line.get("request_id") == "b" for line in lines) == 1
 
 
-def test_a_full_file_is_put_aside_and_no_line_is_lost(tmp_path: Path) -> None:
-    writer = started(tmp_path / "audit.jsonl", rotate_bytes=40_000)
-    for number in range(500):
-        writer.put(entry(str(number)))
+def test_an_admitted_exchange_is_kept_whatever_waits(tmp_path: Path, slow_disk: Callable[[], None]) -> None:
+    writer = started(tmp_path / "audit.jsonl", waiting=2)
+    kept = [writer.put(entry(str(number)), whatever=True) for number in range(20)]
+    assert writer.full
+    assert not writer.put(entry("not admitted"))
+    slow_disk()
     writer.close()
-    aside = sorted(tmp_path.glob("audit.jsonl.[0-9]*"))
-    assert len(aside) >= 2
-    assert all(path.stat().st_size <= 40_000 for path in aside)
-    assert [line["request_id"] for line in told(*aside, tmp_path / "audit.jsonl")] == [str(n) for n in range(500)]
+    assert all(kept)
+    told_of = [line["request_id"] for line in told(tmp_path / "audit.jsonl") if "request_id" in line]
+    assert told_of == [str(number) for number in range(20)]
 
 
-def test_only_so_many_files_put_aside_are_kept(tmp_path: Path) -> None:
-    writer = started(tmp_path / "audit.jsonl", rotate_bytes=20_000, keep=2)
-    for number in range(1000):
-        writer.put(entry(str(number)))
-    writer.close()
-    aside = sorted(tmp_path.glob("audit.jsonl.[0-9]*"))
-    assert len(aside) == 2
-    assert told(tmp_path / "audit.jsonl")[-1]["request_id"] == "999"
-
-
-def test_a_file_that_somebody_else_moved_is_begun_anew(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    writer = started(path)
-    path.rename(tmp_path / "moved.jsonl")
-    writer.put(entry("a"))
-    writer.close()
-    assert [line["request_id"] for line in told(path)] == ["a"]
-    assert told(tmp_path / "moved.jsonl") == []
-
-
-def _worker(path: Path, name: str) -> None:
-    writer = started(path, rotate_bytes=100_000)
-    for number in range(400):
-        writer.put(entry(f"{name}-{number}", "赌博" * 20))
-        if number % 50 == 0:
-            time.sleep(0.01)
-    writer.close()
-
-
-def test_several_processes_share_one_file_and_its_rotation(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=_worker, args=(path, str(name))) for name in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
-    lines = told(*tmp_path.glob("audit.jsonl.[0-9]*"), path)
-    assert {line["request_id"] for line in lines} == {f"{name}-{number}" for name in range(3) for number in range(400)}
-    assert len(lines) == 1200
-
-
-def test_a_disk_that_refuses_loses_entries_and_says_so_when_it_takes_them_again(
+def test_a_disk_that_refuses_loses_nothing_once_it_takes_entries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: LogCapture
 ) -> None:
-    write, failing = os.write, True
+    write, full_disk = os.write, True
 
-    def full(descriptor: int, data: bytes) -> int:
-        if failing:
-            write(descriptor, data[:10])
-            monkeypatch.setattr(os, "write", nothing_left)
-            return 10
-        return write(descriptor, data)
-
-    def nothing_left(*_: Any) -> int:
+    def refusing(descriptor: int, data: bytes) -> int:
+        if not full_disk:
+            return write(descriptor, data)
+        write(descriptor, data[:10])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "write", refusing)
     monkeypatch.setattr(writer_module, "_GATHER_S", 0.01)
+    monkeypatch.setattr(writer_module, "_RETRY_S", 0.01)
     writer = started(tmp_path / "audit.jsonl")
-    writer.put(entry("lost"))
+    writer.put(entry("first"))
     until = time.monotonic() + 5
-    while not log.entries and time.monotonic() < until:
-        time.sleep(0.01)
-    failing = False
-    monkeypatch.setattr(os, "write", full)
-    writer.put(entry("kept"))
+    while not writer.full and time.monotonic() < until:
+        time.sleep(0.005)
+    assert writer.full, "a disk that refuses is as good as a full queue"
+    assert (tmp_path / "audit.jsonl").read_bytes() == b"", "half a line is taken back"
+    writer.put(entry("second"))
+    full_disk = False
+    while writer.full and time.monotonic() < until:
+        time.sleep(0.005)
     writer.close()
-    torn, *lines = (tmp_path / "audit.jsonl").read_text("utf-8").splitlines()
-    assert len(torn) == 10
-    assert [json.loads(line).get("dropped") for line in lines] == [1, None]
-    assert json.loads(lines[1])["request_id"] == "kept"
-    assert log.entries[0]["reason"] == "No space left on device"
+    assert [line["request_id"] for line in told(tmp_path / "audit.jsonl")] == ["first", "second"]
+    assert [entry["reason"] for entry in log.entries] == ["No space left on device"]
+
+
+def test_what_a_disk_refuses_to_the_end_is_counted_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: LogCapture
+) -> None:
+    def refusing(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", refusing)
+    writer = started(tmp_path / "audit.jsonl")
+    for number in range(3):
+        writer.put(entry(str(number)))
+    writer.close()
+    assert [(entry["event"], entry.get("entries")) for entry in log.entries] == [
+        ("audit_log_unwritable", None),
+        ("audit_log_lost", 3),
+    ]
 
 
 def test_an_entry_that_cannot_be_written_does_not_end_the_log(tmp_path: Path) -> None:

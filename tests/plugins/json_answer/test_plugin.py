@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.sdk import Failure, Refused
+from gateway.sdk import Answer, Failure, Refused
 from gateway.testing import Played, play
 from plugins.json_answer import JsonAnswer
+from tests.plugins.exchanges import chat
 from tests.plugins.pages import example
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -81,6 +82,17 @@ async def test_what_was_cut_off_is_neither_completed_nor_asked_for_again() -> No
 async def test_a_failure_of_the_second_try_keeps_the_first_answer() -> None:
     played = await asked('{"a":"x"}', Refused("later"))
     assert (played.shown, played.failure, played.extra["json"]["attempts"]) == ('{"a":"x"}', None, 1)
+
+
+@pytest.mark.parametrize("text", ["no", '```json\n{"a":1}\n```'])
+def test_what_was_not_the_json_asked_for_is_left_as_evidence_mended_or_not(text: str) -> None:
+    exchange = chat("q")
+    exchange.request["response_format"] = FORM
+    plugin(retries=0).on_answer(exchange, Answer("/v1/chat/completions", whole('{"a":1}', text)))
+    (evidence,) = exchange.state["evidence"]
+    assert (evidence["where"], evidence["text"]) == ("choices[1].content", text)
+    assert (evidence["attempt"], evidence["finish_reason"]) == (1, "stop")
+    assert evidence["fault"]
 
 
 async def test_every_choice_is_checked_and_only_the_broken_one_asked_for_again() -> None:
