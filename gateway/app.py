@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from gateway import __version__
+from gateway import __version__, admin
 from gateway.admission.keys import Keyring, Principal
 from gateway.admission.limits import Limits
 from gateway.errors import InternalError, NotFound
@@ -172,6 +172,9 @@ class Gateway:
             plugins={link.name for link in chain.links},
         )
         self.metrics.config_version(version)
+        self.metrics.lists(chain.lists)
+        for (plugin, name), (_, entries, digits) in chain.lists.items():
+            log.info("list", plugin=plugin, list=name, entries=entries, version=digits, config_version=version)
         self.health.follow(engines)
         times = settings.timeouts
         server = settings.server
@@ -184,6 +187,7 @@ class Gateway:
             heartbeat_s=server.heartbeat_s,
             media_hosts=frozenset(host.lower() for host in server.media_hosts),
             max_body_bytes=server.max_body_bytes,
+            lists={f"{plugin}/{name}": listing.version for (plugin, name), listing in chain.lists.items()},
         )
 
     def _model(self, entry: ModelEntry, settings: Settings) -> Model:
@@ -268,6 +272,7 @@ def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.include_router(ops.router())
+    app.include_router(admin.router(admin.ENDPOINTS))
 
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, _: Exception) -> Response:

@@ -61,3 +61,4 @@ class Live:
     heartbeat_s: float = 15.0
     media_hosts: frozenset[str] = frozenset()
     max_body_bytes: int = 10 * 1024 * 1024
+    lists: Mapping[str, str] = field(default_factory=dict)

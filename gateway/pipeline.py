@@ -75,6 +75,8 @@ class Chain:
         self._checks = checks if [step.link for step in checks] == [step.link for step in self._filters] else ()
         #: What may tell an exchange in a form of its own.
         self.shapes = tuple((link, link.plugin.shape) for link in self.links if link.plugin.shape and not link.shadow)
+        #: What the plugins go by, by the names of plugin and list.
+        self.lists = {(link.name, listing.name): listing for link in self.links for listing in link.plugin.lists}
         self._whole = tuple(link for link in self.links if link.plugin.needs_whole_answer and not link.shadow)
 
     @staticmethod

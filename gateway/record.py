@@ -24,6 +24,14 @@ class Hit(NamedTuple):
     shadow: bool = False
 
 
+class Listing(NamedTuple):
+    """A list that a plugin goes by. ``version`` are hexadecimal digits that only its content decides."""
+
+    name: str
+    entries: int
+    version: str
+
+
 @dataclass(slots=True)
 class Run:
     """How one plugin fared in one exchange, over all its hooks: ran, skipped, failed or timed_out; seconds taken."""

@@ -46,6 +46,12 @@ def installed() -> dict[str, list[EntryPoint]]:
     return found
 
 
+def plugin_class(name: str) -> type[Plugin]:
+    """Return an installed plugin's class. Raises Fault."""
+    available = installed()
+    return _load(name, available.get(name, ()), available)
+
+
 def catalogue() -> list[Described]:
     """Describe every installed plugin."""
     described = []

@@ -17,11 +17,11 @@ from gateway.errors import ContentFiltered, Failure, Refused
 from gateway.protocol.filtering import Blocked, Channel, Edit, TextFilter
 from gateway.protocol.places import Text, answer_texts, request_texts
 from gateway.protocol.reading import WIDE_MARKS, Reading
-from gateway.record import Hit, Record, Run, Shape
+from gateway.record import Hit, Listing, Record, Run, Shape
 
 __all__ = [
     "WIDE_MARKS", "Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit",
-    "Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape", "Text", "TextFilter",
+    "Listing", "Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape", "Text", "TextFilter",
 ]  # fmt: skip
 
 
@@ -72,27 +72,9 @@ class Exchange:
     """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
 
     __slots__ = (
-        "_reading",
-        "_request",
-        "_said",
-        "_texts",
-        "extra",
-        "filled",
-        "first_token_s",
-        "headers",
-        "host",
-        "id",
-        "key",
-        "model",
-        "needs_whole_answer",
-        "record",
-        "reply",
-        "route",
-        "shape",
-        "show_logprobs",
-        "state",
-        "stream",
-    )
+        "_reading", "_request", "_said", "_texts", "extra", "filled", "first_token_s", "headers", "host", "id", "key",
+        "model", "needs_whole_answer", "record", "reply", "route", "shape", "show_logprobs", "state", "stream",
+    )  # fmt: skip
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
@@ -168,6 +150,7 @@ class Plugin:
     shape: Shape | None = None
     name: str = ""  # set by the registry: the plugin's name in the configuration
     files: Sequence[Path] = ()  # a change of one of these reloads the configuration
+    lists: Sequence[Listing] = ()  # what it goes by, for log, metrics and audit
     idle: Collection[str] = ()  # hooks that have nothing to do with these options; they are not called
 
     def __init__(self, options: Any) -> None:

@@ -49,6 +49,11 @@ class Keyring:
     def __len__(self) -> int:
         return len(self._by_digest)
 
+    @property
+    def names(self) -> set[str | None]:
+        """The names of the keys."""
+        return {principal.name for principal in self._by_digest.values()}
+
     def find(self, authorization: bytes) -> Principal | None:
         """Return who an Authorization header's value names; the scheme in any case, the key exactly, as bytes."""
         principal = self._seen.get(authorization)

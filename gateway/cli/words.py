@@ -3,29 +3,93 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from gateway.cli.command import Commands, Stopped, built
+from gateway.cli.command import WRONG, Commands, Stopped, built
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping, Sequence
+
+    from gateway.settings import Settings
 
 
 def add(commands: Commands) -> None:
-    """Declare words test."""
+    """Declare words test and words compile."""
     words = commands.group("words", "The word lists.")
-    test = words.add("test", words_test, "Say which rule fires on a text, where, and why.")
+    test = words.add("test", words_test, "Say which rule fires on a text, on which span, and through which fold.")
     test.add_argument("text", metavar="TEXT", help="the text; - reads standard input")
+    test.add_argument("--key", metavar="NAME", help="as for the key of this name; else for whichever")
+    test.add_argument("--model", metavar="NAME", help="as for this model; else for whichever")
+    test.add_argument("--direction", choices=["request", "answer"], help="only in requests, or only in answers")
+    test.add_argument("--json", action="store_true", help="as one JSON object")
+    check = words.add("compile", words_compile, "Check word files: faults, and what is odd in them.", config=False)
+    check.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a word file, .txt or .yaml")
+    check.add_argument("--encoding", default="utf-8", help="of the files (default: utf-8)")
+    check.add_argument("--strict", action="store_true", help="exit code 2 for warnings too")
+    check.add_argument("--plugin", metavar="NAME", default="sensitive_words", help="whose files they are")
+    check.add_argument("--json", action="store_true", help="as one JSON object, with every finding")
 
 
 def words_test(arguments: argparse.Namespace) -> int:
     """Ask every plugin of the chain that can explain itself."""
-    _, links = built(arguments)
+    settings, links = built(arguments)
+    from gateway.explain import Question, able, explained, lists
+
     text = sys.stdin.read() if arguments.text == "-" else arguments.text
-    able = [(link.name, explain) for link in links if (explain := getattr(link.plugin, "explain", None))]
-    if not able:
+    if not able(links):
         raise Stopped(["sluice words test: no plugin of the chain has words: add sensitive_words to it"])
-    for name, explain in able:
-        lines = list(explain(text))
-        print(*(f"{name}: {line}" for line in lines or ["no rule fires"]), sep="\n")
+    question = Question(text, _key(arguments.key, settings), _model(arguments.model, settings), arguments.direction)
+    hits = explained(links, question)
+    if arguments.json:
+        _print_json({"hits": hits, "lists": list(lists(links))})
+        return 0
+    told = [f"{hit['plugin']}{' (shadow)' if hit['mode'] == 'shadow' else ''}: {hit['said']}" for hit in hits]
+    print("\n".join(told) or "no rule fires")
     return 0
+
+
+def words_compile(arguments: argparse.Namespace) -> int:
+    """Ask a plugin what it thinks of word files."""
+    from gateway.registry import Fault, plugin_class
+
+    try:
+        review = getattr(plugin_class(arguments.plugin), "review", None)
+    except Fault as fault:
+        raise Stopped([f"sluice words compile: {fault}"]) from None
+    if review is None:
+        raise Stopped([f"sluice words compile: the plugin {arguments.plugin!r} has no word files"])
+    told: Mapping[str, Any] = review(arguments.files, arguments.encoding)
+    found: Sequence[Mapping[str, Any]] = told["findings"]
+    if arguments.json:
+        _print_json(told)
+    else:
+        for line in told["said"]:
+            print(line)
+    faults = [each for each in found if each["severity"] == "fault"]
+    return WRONG if faults or (arguments.strict and found) else 0
+
+
+def _key(name: str | None, settings: Settings) -> str | None:
+    if name is not None and name not in {key.name for key in settings.keys}:
+        raise Stopped([f"sluice words test: --key: there is no key {name!r} in the configuration"])
+    return name
+
+
+def _model(name: str | None, settings: Settings) -> str | None:
+    """Return a model's own name, also for an alias."""
+    from gateway.settings import ANY_MODEL
+
+    names = {called: model.name for model in settings.models for called in (model.name, *model.aliases)}
+    if name is None or ANY_MODEL in names:
+        return name
+    if name not in names:
+        raise Stopped([f"sluice words test: --model: there is no model {name!r} in the configuration"])
+    return names[name]
+
+
+def _print_json(told: Mapping[str, Any]) -> None:
+    import json
+
+    print(json.dumps(told, ensure_ascii=False, indent=2))

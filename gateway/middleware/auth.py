@@ -31,7 +31,7 @@ class Auth:
         began = perf_counter()
         live = scope["sluice.live"] = self._live()
         record = scope["sluice"]
-        record.config_version = live.version
+        record.config_version, record.lists = live.version, live.lists
         principal, sent = self._find(scope, live) if len(live.keys) else (ANYONE, False)
         scope["sluice.principal"] = principal
         if principal is not None:

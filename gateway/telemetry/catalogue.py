@@ -90,7 +90,7 @@ HITS = Metric(
     "sluice_rule_hits_total",
     _COUNTER,
     "Rules that fired, by what they do; in shadow mode by what they would have done.",
-    ("plugin", "direction", "action", "mode"),
+    ("plugin", "direction", "action", "tag", "mode"),
 )
 RELOADS = Metric(
     "sluice_config_reloads_total",
@@ -100,6 +100,20 @@ RELOADS = Metric(
 )
 CONFIG_VERSION = Metric(
     "sluice_config_version", _GAUGE, "How often a configuration has been put into force.", across="max"
+)
+LIST_ENTRIES = Metric(
+    "sluice_word_list_entries",
+    _GAUGE,
+    "Entries of each word list in force.",
+    ("plugin", "list"),
+    across="max",
+)
+LIST_VERSION = Metric(
+    "sluice_word_list_version",
+    _GAUGE,
+    "The version of each word list, the digits of log and audit as a number: equal content, equal number.",
+    ("plugin", "list"),
+    across="max",
 )
 ENGINE_UP = Metric(
     "sluice_engine_up", _GAUGE, "1 where an engine is in use, 0 where it is held ill.", ("engine",), across="max"
@@ -119,6 +133,7 @@ BUILD_INFO = Metric("sluice_build_info", _GAUGE, "Always 1; the label names the 
 CATALOGUE = (
     *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, QUEUE_DEPTH, TOKENS, TTFT, CHUNK_GAP, PHASE_SECONDS),
     *(PLUGIN_RUNS, PLUGIN_SECONDS, BLOCKS, HITS, RELOADS, CONFIG_VERSION, ENGINE_UP),
+    *(LIST_ENTRIES, LIST_VERSION),
     *(LOG_LINES_DROPPED, LOOP_LAG, BUILD_INFO),
 )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import nan
 from typing import NamedTuple
 
-from gateway.record import Hit, Record
+from gateway.record import Hit, Listing, Record
 from gateway.telemetry import catalogue
 from gateway.telemetry.catalogue import NONE, OTHER, Metric
 from gateway.telemetry.exposition import exposition
@@ -22,7 +22,7 @@ _REQUEST_SUM, _TTFT_SUM, _LAG_SUM = len(_REQUESTS) + 1, len(_TTFTS) + 1, len(_LA
 
 _RUN_OUTCOMES = frozenset({"ran", "skipped", "failed", "timed_out"})
 _DIRECTIONS = frozenset({"request", "answer"})
-_ACTIONS = frozenset({"block", "mask", "tag", "allow", "fallback", "cache"})
+_ACTIONS = frozenset({"block", "mask", "replace", "tag", "allow", "fallback", "cache"})
 _TICK_S = 0.5
 
 
@@ -48,6 +48,7 @@ class Metrics:
         self._models: frozenset[str] = frozenset()
         self._engines: frozenset[str] = frozenset()
         self._plugins: frozenset[str] = frozenset()
+        self._lists: frozenset[tuple[str, str]] = frozenset()
         self._series: dict[str, int] = {}
         self._take_over()
         self._exchanges: dict[tuple[str, str | None, str], _Slots] = {}
@@ -141,6 +142,16 @@ class Metrics:
         """Say which configuration is in force."""
         self._view[self._slot(catalogue.CONFIG_VERSION)] = version
 
+    def lists(self, lists: Mapping[tuple[str, str], Listing]) -> None:
+        """Say which lists are in force, by plugin and name; those that are gone lose their series."""
+        for labels in self._lists.difference(lists):
+            self._view[self._slot(catalogue.LIST_ENTRIES, *labels)] = nan
+            self._view[self._slot(catalogue.LIST_VERSION, *labels)] = nan
+        self._lists = frozenset(lists)
+        for labels, listing in lists.items():
+            self._view[self._slot(catalogue.LIST_ENTRIES, *labels)] = listing.entries
+            self._view[self._slot(catalogue.LIST_VERSION, *labels)] = int(listing.version, 16)
+
     def log_line_dropped(self) -> None:
         """Count a log line that nobody was there to read."""
         self._view[self._dropped] += 1.0
@@ -191,7 +202,7 @@ class Metrics:
             direction = hit.direction if hit.direction in _DIRECTIONS else OTHER
             action = hit.action if hit.action in _ACTIONS else OTHER
             mode = "shadow" if hit.shadow else "enforce"
-            self._view[self._slot(catalogue.HITS, plugin, direction, action, mode)] += 1.0
+            self._view[self._slot(catalogue.HITS, plugin, direction, action, hit.tag or NONE, mode)] += 1.0
         blocks = {(hit.plugin, hit.direction, hit.tag) for hit in hits if hit.action == "block" and not hit.shadow}
         for name, where, tag in blocks:  # several rules may have hit one text: it was blocked once
             plugin = name if name in self._plugins else OTHER

@@ -1,16 +1,12 @@
-"""Word files and inline words: what is read from them, what is wrong with them, and the rules that come of it."""
+"""Entries and their rules: what a list's entry means, for whom, and what is odd or wrong about it."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
-
-import structlog
-import yaml
 
 from plugins.sensitive_words.fold import WORD, fold
 
@@ -24,8 +20,6 @@ _COMMON = frozenset("的一是不了在人有我他这个们中来上大为和�
 _EDGES = frozenset(
     ["Zs", "Zl", "Zp", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "Cc", "Cf", "Cn", "Co"]
 )
-
-_log = structlog.get_logger()
 
 
 class Asker(NamedTuple):
@@ -82,6 +76,7 @@ class Source:
     replacement: str | None = None
     place: str = "line"
     path: str = ""  # in messages; without one, the name
+    version: str = ""  # a hash of the file's content, once it is read
     _odd: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def entry(
@@ -110,7 +105,7 @@ class Source:
             raise ValueError(f"{self.at(number)}: an entry may have {LONGEST} characters, this one has {len(word)}")
         if bare != core.strip("*").strip():
             self._odd["punctuation at an edge: stripped"].append(number)
-        if len(word) == 1 and (word in _COMMON or word.isascii()):
+        if is_common(word):
             self._odd["one very common character: will match nearly everything"].append(number)
         spaced = not any(character.isalnum() and character not in WORD for character in word)
         left = spaced and not inside_left and word[0] in WORD
@@ -134,6 +129,10 @@ class Source:
         """Name a place for an error message."""
         return f"{self.path or self.name}: {self.place} {number}"
 
+    def odd(self) -> Mapping[str, Sequence[int]]:
+        """Return each kind of odd entry, with its places."""
+        return self._odd
+
     def warnings(self) -> list[str]:
         """Return one line for each kind of odd entry, with the first few places."""
         found = []
@@ -143,6 +142,11 @@ class Source:
         return found
 
 
+def is_common(word: str) -> bool:
+    """Is this one character that stands in nearly every text?"""
+    return len(word) == 1 and (word in _COMMON or word.isascii())
+
+
 def _without_edges(text: str) -> str:
     start, end = 0, len(text)
     while start < end and unicodedata.category(text[start]) in _EDGES:
@@ -150,84 +154,3 @@ def _without_edges(text: str) -> str:
     while end > start and unicodedata.category(text[end - 1]) in _EDGES:
         end -= 1
     return text[start:end]
-
-
-def read(path: Path, source: Source, encoding: str = "utf-8") -> list[Entry]:
-    """Read a word file, ``.yaml`` or lines of text; warns in the log. Raises ValueError naming file and line."""
-    source.path = str(path)
-    if path.exists() and not path.is_file():  # a pipe or a device would keep whoever reads it waiting for ever
-        raise ValueError(f"{path}: is not a file")
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from error
-    text = _decoded(raw, source, encoding)
-    parse = _yaml_entries if path.suffix in {".yaml", ".yml"} else _text_entries
-    entries = [entry for entry in parse(text, source) if entry is not None]
-    warn(source)
-    return entries
-
-
-def warn(source: Source) -> None:
-    """Write the source's warnings to the log."""
-    for line in source.warnings():
-        _log.warning("word_list", said=line)
-
-
-def _decoded(raw: bytes, source: Source, encoding: str) -> str:
-    try:
-        text = raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{source.at(line)}: not {encoding}; save the list as UTF-8 or say its encoding") from error
-    if "\0" in text:  # UTF-16 of Latin words is valid UTF-8, and would match nothing
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise ValueError(f"{source.at(line)}: a NUL byte, so this is not {encoding}; save the list as UTF-8")
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _text_entries(text: str, source: Source) -> Iterator[Entry | None]:
-    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
-        if line.startswith("#"):
-            continue
-        word, *rest = line.split("\t")
-        if len(rest) > 2:
-            raise ValueError(f"{source.at(number)}: more than entry, action and tag between tabs")
-        action, tag = (part.strip() or None for part in (*rest, "", "")[:2])
-        yield source.entry(word, number, action, tag)
-
-
-def _yaml_entries(text: str, source: Source) -> Iterator[Entry | None]:
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # plain nodes: every scalar is text, also 69 and no
-    try:
-        root = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ValueError(f"{source.at(line)}: not YAML: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{source.at(1)}: not YAML") from error
-    if root is None:
-        return
-    if not isinstance(root, yaml.SequenceNode):
-        raise ValueError(f"{source.at(1)}: a list of entries is expected")  # noqa: TRY004 - a fault in a file
-    for node in root.value:
-        number = node.start_mark.line + 1
-        if isinstance(node, yaml.ScalarNode):
-            yield source.entry(node.value, number)
-        else:
-            yield _mapped(node, number, source)
-
-
-def _mapped(node: yaml.Node, number: int, source: Source) -> Entry | None:
-    """Make an entry of ``{word, action, tag}``."""
-    pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    if not pairs or not all(isinstance(part, yaml.ScalarNode) for pair in pairs for part in pair):
-        raise ValueError(f"{source.at(number)}: an entry is a word or {{word, action, tag}}")
-    values = {key.value: value.value for key, value in pairs}
-    if unknown := values.keys() - {"word", "action", "tag", "replacement"}:
-        known = "word, action, tag and replacement"
-        raise ValueError(f"{source.at(number)}: unknown {min(unknown)[:20]!r}; an entry has {known}")
-    if "word" not in values:
-        raise ValueError(f"{source.at(number)}: an entry needs its word")
-    action, tag = (None if values.get(name) in {None, "", "null", "~"} else values[name] for name in ("action", "tag"))
-    return source.entry(values["word"], number, action, tag, values.get("replacement"))

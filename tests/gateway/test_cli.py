@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -36,8 +38,15 @@ class Words(Plugin):
 
         times: int = 1
 
-    def explain(self, text: str) -> list[str]:
-        return [f"rule 1 blocks {match.start()}-{match.end()}" for match in re.finditer("bad", text)]
+    def explain(self, text: str, **whose: str | None) -> list[dict[str, Any]]:
+        asked = {name: value for name, value in whose.items() if value}
+        hits = re.finditer("bad", text)
+        return [{"said": f"rule 1 blocks {hit.start()}-{hit.end()}", "asked": asked} for hit in hits]
+
+    @staticmethod
+    def review(files: Sequence[Path], encoding: str) -> dict[str, Any]:
+        findings = [{"severity": path.stem, "said": f"{path}: {encoding}"} for path in files if path.stem != "fine"]
+        return {"said": [*(each["said"] for each in findings), "done"], "findings": findings}
 
 
 @pytest.fixture(autouse=True)
@@ -186,10 +195,47 @@ def test_words_test_asks_the_chain(file: Path, capsys: Captured, monkeypatch: py
     assert capsys.readouterr().out == "words: rule 1 blocks 2-5\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO("good"))
     assert main(["words", "test", "-", "-c", str(file)]) == 0
-    assert capsys.readouterr().out == "words: no rule fires\n"
+    assert capsys.readouterr().out == "no rule fires\n"
     file.write_text(MODELS)
     assert main(["words", "test", "x", "-c", str(file)]) == WRONG
     assert "add sensitive_words" in capsys.readouterr().err
+
+
+def test_words_test_can_be_asked_for_one_key_model_and_direction(file: Path, capsys: Captured) -> None:
+    digest = "a" * 64
+    file.write_text(
+        MODELS + f"keys: [{{name: team-a, sha256: {digest}}}, {{name: team-b, sha256: {digest[:-1]}b}}]\n"
+        "chain: [{plugin: words}, {plugin: words, mode: shadow, keys: [team-b]}]\n"
+    )
+    asked = ["words", "test", "bad", "-c", str(file), "--json", "--key", "team-a", "--model", "m"]
+    assert main([*asked, "--direction", "answer"]) == 0
+    (hit,) = json.loads(capsys.readouterr().out)["hits"]
+    assert hit == {
+        "plugin": "words",
+        "mode": "enforce",
+        "said": "rule 1 blocks 0-3",
+        "asked": {"key": "team-a", "model": "m", "direction": "answer"},
+    }
+    assert main(["words", "test", "bad", "-c", str(file), "--key", "team-b"]) == 0
+    assert capsys.readouterr().out == "words: rule 1 blocks 0-3\nwords-2 (shadow): rule 1 blocks 0-3\n"
+    for wrong in (["--key", "team-c"], ["--model", "n"]):
+        assert main(["words", "test", "bad", "-c", str(file), *wrong]) == WRONG
+        assert f"sluice words test: {wrong[0]}: there is no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "code"), [(["fine"], 0), (["warning"], 0), (["fault"], WRONG), (["warning", "--strict"], WRONG)]
+)
+def test_words_compile_ends_by_what_the_plugin_finds(files: list[str], code: int, capsys: Captured) -> None:
+    assert main(["words", "compile", "--plugin", "words", *files]) == code
+    assert capsys.readouterr().out.splitlines()[-1] == "done"
+    assert main(["words", "compile", "--plugin", "words", "--json", *files]) == code
+    assert json.loads(capsys.readouterr().out)["said"][-1] == "done"
+
+
+def test_words_compile_of_a_plugin_that_is_not_there_is_told(capsys: Captured) -> None:
+    assert main(["words", "compile", "a.txt"]) == WRONG
+    assert capsys.readouterr().err.startswith("sluice words compile: no plugin 'sensitive_words' is installed")
 
 
 def test_a_text_that_cannot_be_encoded_can_still_be_asked_about(file: Path) -> None:
@@ -271,9 +317,7 @@ def test_an_interrupt_is_quiet_and_a_bug_is_one_line(capsys: Captured, monkeypat
 
 
 def test_a_pipe_that_closes_early_is_no_fault() -> None:
-    code = (
-        "import gateway.cli as c, sys; c.check.plugins = lambda _: print('x' * 1_000_000) or 0; sys.exit(c.main(['plugins']))"
-    )
+    code = "import gateway.cli as c, sys; c.check.plugins = lambda _: print('x' * 1_000_000) or 0; sys.exit(c.main(['plugins']))"
     sluice = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert sluice.stdout is not None
     assert sluice.stderr is not None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.record import Hit, Record, Run
+from gateway.record import Hit, Listing, Record, Run
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.table import Table
 
@@ -130,12 +130,76 @@ def test_a_text_that_several_rules_hit_was_blocked_once(metrics: Metrics) -> Non
     assert value(metrics, "sluice_blocks_total", plugin="words", direction="request", tag="none") == 1
     assert 'sluice_blocks_total{direction="answer"' not in metrics.render().decode()
     assert (
-        value(metrics, "sluice_rule_hits_total", plugin="words", direction="request", action="block", mode="enforce")
+        value(
+            metrics,
+            "sluice_rule_hits_total",
+            plugin="words",
+            direction="request",
+            action="block",
+            tag="none",
+            mode="enforce",
+        )
         == 2
     )
     assert (
-        value(metrics, "sluice_rule_hits_total", plugin="words", direction="answer", action="block", mode="shadow") == 1
+        value(
+            metrics,
+            "sluice_rule_hits_total",
+            plugin="words",
+            direction="answer",
+            action="block",
+            tag="none",
+            mode="shadow",
+        )
+        == 1
     )
+
+
+def test_hits_count_under_their_tag(metrics: Metrics) -> None:
+    hits = [
+        Hit("words", "list.txt:1", "tag", "request", tag="politics"),
+        Hit("words", "list.txt:2", "tag", "request", tag="politics"),
+        Hit("words", "list.txt:3", "replace", "answer"),
+    ]
+    metrics.finished(record(hits=hits))
+    assert (
+        value(
+            metrics,
+            "sluice_rule_hits_total",
+            plugin="words",
+            direction="request",
+            action="tag",
+            tag="politics",
+            mode="enforce",
+        )
+        == 2
+    )
+    assert (
+        value(
+            metrics,
+            "sluice_rule_hits_total",
+            plugin="words",
+            direction="answer",
+            action="replace",
+            tag="none",
+            mode="enforce",
+        )
+        == 1
+    )
+
+
+def test_lists_are_counted_and_those_that_are_gone_are_gone(metrics: Metrics) -> None:
+    metrics.lists(
+        {("words", "a.txt"): Listing("a.txt", 3, "ffffffff"), ("words", "b.txt"): Listing("b.txt", 1, "00ab")}
+    )
+    assert value(metrics, "sluice_word_list_entries", plugin="words", list="a.txt") == 3
+    assert value(metrics, "sluice_word_list_version", plugin="words", list="a.txt") == 0xFFFFFFFF
+    assert value(metrics, "sluice_word_list_version", plugin="words", list="b.txt") == 0xAB
+    metrics.lists({("words", "b.txt"): Listing("b.txt", 2, "00ac")})
+    assert value(metrics, "sluice_word_list_entries", plugin="words", list="b.txt") == 2
+    assert 'list="a.txt"' not in metrics.render().decode()
+    metrics.lists({("words", "a.txt"): Listing("a.txt", 4, "1")})
+    assert value(metrics, "sluice_word_list_entries", plugin="words", list="a.txt") == 4
 
 
 def test_gauges_are_there_from_the_start_and_return_to_zero(metrics: Metrics) -> None:

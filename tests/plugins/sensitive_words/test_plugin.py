@@ -231,21 +231,3 @@ def test_what_is_recorded_of_one_exchange_is_bounded(make: Make) -> None:
     make(words=[{"word": "的", "action": "mask"}]).on_request(exchange)
     assert contents(exchange) == ["*" * 5000]
     assert len(exchange.record.hits) == plugin_module._HITS
-
-
-def test_it_explains_which_rule_fires_where_and_why(make: Make) -> None:
-    plugin = make(words=["forbid*", {"word": "赌博", "action": "tag", "tag": "gambling"}])
-    assert list(plugin.explain("ＦＯＲＢＩＤ 赌博")) == [
-        "words:1: block: 'ＦＯＲＢＩＤ' at 0 to 6, read as 'forbid'",
-        "words:2: tag (gambling): '赌博' at 7 to 9, read as '赌博'",
-    ]
-    assert list(plugin.explain("clean")) == []
-
-
-def test_it_explains_the_rules_of_some_keys_too(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "tenant.txt").write_text("赌博\n", "utf-8")
-    plugin = make(lists=[{"path": "tenant.txt", "keys": ["team-b", "team-a"]}], words=["赌博"])
-    assert list(plugin.explain("赌博")) == [
-        "tenant.txt:1: block: '赌博' at 0 to 2, read as '赌博', for the keys team-a, team-b only",
-        "words:1: block: '赌博' at 0 to 2, read as '赌博'",
-    ]

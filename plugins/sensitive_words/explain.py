@@ -1,0 +1,128 @@
+"""Why a rule fires on a text: its entry, the span, and what each character of the span was read as."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from gateway.sdk import Listing
+from plugins.sensitive_words.fold import fold_character
+from plugins.sensitive_words.matcher import Found, Matcher
+from plugins.sensitive_words.wordlist import Asker, Scope
+
+
+class Question(NamedTuple):
+    """A text, and whose it is; None: whoever's."""
+
+    text: str
+    key: str | None = None
+    model: str | None = None
+
+
+class Read(NamedTuple):
+    """A character of the span that was not read as itself: nothing in its place where it was skipped."""
+
+    at: int
+    character: str
+    read_as: str
+    why: str
+
+
+def explained(
+    question: Question, matchers: Mapping[str, Matcher], lists: Sequence[Listing], scopes: Iterable[Scope]
+) -> list[dict[str, Any]]:
+    """Answer a question as JSON objects, one for each place where a rule fires; ``said`` is all of it in a line."""
+    directions: dict[Found, list[str]] = {}
+    askers = list(_askers(question, scopes))
+    for direction, matcher in matchers.items():
+        for found in {found for asker in askers for found in matcher.scan_long(question.text, asker)}:
+            directions.setdefault(found, []).append(direction)
+    versions = {listing.name: listing.version for listing in lists}
+    return [
+        _told(question.text, found, matchers[directions[found][0]].word_of(found.rule), directions[found], versions)
+        for found in sorted(directions, key=lambda found: (*found[:2], found.rule.id))
+    ]
+
+
+def _askers(question: Question, scopes: Iterable[Scope]) -> Iterator[Asker]:
+    """Yield everyone for whom some entry may count."""
+    scopes = list(scopes)
+    keys = {key for scope in scopes for key in scope.keys or ()} | {None} if question.key is None else {question.key}
+    models = {model for scope in scopes for model in scope.models or ()} | {""}
+    yield from (
+        Asker(key, model) for key, model in product(keys, models if question.model is None else [question.model])
+    )
+
+
+def _told(text: str, found: Found, word: str, directions: Sequence[str], versions: Mapping[str, str]) -> dict[str, Any]:
+    start, end, rule = found
+    reading = list(read(text[start:end], word, start))
+    told: dict[str, Any] = {
+        "rule": rule.id,
+        "version": versions.get(rule.id.rpartition(":")[0]),
+        "entry": word,
+        "action": rule.action,
+        "tag": rule.tag,
+        "replacement": rule.replacement,
+        "start": start,
+        "end": end,
+        "text": text[start:end],
+        "folds": [each._asdict() for each in reading if each.read_as],
+        "skipped": [
+            {"at": each.at, "character": each.character, "why": each.why} for each in reading if not each.read_as
+        ],
+        "directions": list(directions),
+        "keys": sorted(rule.scope.keys) if rule.scope and rule.scope.keys is not None else None,
+        "models": sorted(rule.scope.models) if rule.scope and rule.scope.models is not None else None,
+    }
+    return {"said": _line(told, reading), **told}
+
+
+def _line(told: Mapping[str, Any], reading: Sequence[Read]) -> str:
+    does = f"{told['action']} ({told['tag']})" if told["tag"] else told["action"]
+    parts = [
+        f"{told['rule']}: {does}: {told['text']!r} at {told['start']} to {told['end']} is the entry {told['entry']!r}"
+    ]
+    folds = dict.fromkeys(f"{each.character!r} as {each.read_as!r} ({each.why})" for each in reading if each.read_as)
+    skipped = dict.fromkeys(f"{each.character!r} ({each.why})" for each in reading if not each.read_as)
+    if folds:
+        parts.append(f"read {', '.join(folds)}")
+    if skipped:
+        parts.append(f"skipped {', '.join(skipped)}")
+    if len(told["directions"]) == 1:
+        parts.append(f"in the {told['directions'][0]} only")
+    parts += [
+        f"for the {whose} {', '.join(told[whose])} only" for whose in ("keys", "models") if told[whose] is not None
+    ]
+    return "; ".join(parts)
+
+
+def read(piece: str, word: str, start: int = 0) -> Iterator[Read]:
+    """Lay a span beside its entry's folded word: yield each character that was read as another, or skipped."""
+    at = 0
+    for index, character in enumerate(piece, start):
+        folded = fold_character(character)
+        if not folded:
+            yield Read(index, character, "", "invisible")
+        elif word.startswith(folded, at):
+            at += len(folded)
+            if folded != character:
+                yield Read(index, character, folded, _why(character, folded))
+        elif not any(map(str.isalnum, folded)):
+            yield Read(index, character, "", "separator")
+        elif at and word[:at].endswith(folded):
+            yield Read(index, character, "", "repeated")
+        elif at < len(word):
+            yield Read(index, character, word[at], "look-alike")
+            at += 1
+
+
+def _why(character: str, folded: str) -> str:
+    """Name the kind of a fold, for people."""
+    if character.casefold() == folded:
+        return "case"
+    if unicodedata.normalize("NFKD", character).casefold() == folded:
+        return "form"
+    return "variant"  # of a traditional character the simplified one, and the like

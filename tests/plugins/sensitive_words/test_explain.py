@@ -1,0 +1,88 @@
+"""Whoever asks about a text hears which entry fires, on which span, through which fold, and for whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from plugins.sensitive_words import SensitiveWords
+from plugins.sensitive_words.explain import Read, read
+
+
+def made(base: Path, **options: Any) -> SensitiveWords:
+    return SensitiveWords(SensitiveWords.Options.model_validate(options, context={"base": base}))
+
+
+def test_it_says_which_rule_fires_where_and_through_which_fold(tmp_path: Path) -> None:
+    plugin = made(tmp_path, words=["forbid*", {"word": "赌博", "action": "tag", "tag": "gambling"}])
+    first, second = plugin.explain("ＦORBID 赌\u200b博")
+    assert first == {
+        "said": "words:1: block: 'ＦORBID' at 0 to 6 is the entry 'forbid'; "
+        "read 'Ｆ' as 'f' (form), 'O' as 'o' (case), "
+        "'R' as 'r' (case), 'B' as 'b' (case), 'I' as 'i' (case), 'D' as 'd' (case)",
+        "rule": "words:1",
+        "version": plugin.lists[0].version,
+        "entry": "forbid",
+        "action": "block",
+        "tag": None,
+        "replacement": None,
+        "start": 0,
+        "end": 6,
+        "text": "ＦORBID",
+        "folds": [
+            {
+                "at": at,
+                "character": character,
+                "read_as": character.lower() if at else "f",
+                "why": "case" if at else "form",
+            }
+            for at, character in enumerate("ＦORBID")
+        ],
+        "skipped": [],
+        "directions": ["request", "answer"],
+        "keys": None,
+        "models": None,
+    }
+    assert second["said"] == (
+        "words:2: tag (gambling): '赌\\u200b博' at 7 to 10 is the entry '赌博'; skipped '\\u200b' (invisible)"
+    )
+    assert second["skipped"] == [{"at": 8, "character": "\u200b", "why": "invisible"}]
+
+
+def test_where_nothing_fires_it_says_nothing(tmp_path: Path) -> None:
+    plugin = made(tmp_path, words=["赌博"], allow=["反赌博"])
+    assert plugin.explain("clean") == plugin.explain("反赌博") == []
+
+
+def test_it_tells_for_whom_and_can_be_asked_for_one(tmp_path: Path) -> None:
+    (tmp_path / "tenant.txt").write_text("赌博\n", "utf-8")
+    (tmp_path / "out.txt").write_text("赌博\n", "utf-8")
+    lists = [
+        {"path": "tenant.txt", "keys": ["team-b", "team-a"], "models": ["m"]},
+        {"path": "out.txt", "directions": ["answer"]},
+    ]
+    plugin = made(tmp_path, lists=lists, words=["赌博"])
+
+    def rules(**options: Any) -> list[str]:
+        return [told["rule"] for told in plugin.explain("赌博", **options)]
+
+    assert [told["said"].partition("赌博'; ")[2] for told in plugin.explain("赌博")] == [
+        "in the answer only",
+        "for the keys team-a, team-b only; for the models m only",
+        "",
+    ]
+    assert rules() == ["out.txt:1", "tenant.txt:1", "words:1"]
+    assert rules(direction="request") == ["tenant.txt:1", "words:1"]
+    assert rules(key="team-a") == rules(model="m") == rules()
+    assert rules(key="team-c") == rules(model="n") == rules(key="team-a", model="n") == ["out.txt:1", "words:1"]
+
+
+def test_what_is_passed_over_is_told_with_its_reason() -> None:
+    assert list(read("s-HH\u200bіt", "shit", 3)) == [
+        Read(4, "-", "", "separator"),
+        Read(5, "H", "h", "case"),
+        Read(6, "H", "", "repeated"),
+        Read(7, "\u200b", "", "invisible"),
+        Read(8, "і", "i", "look-alike"),
+    ]
+    assert list(read("plain", "plain")) == []
