@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from structlog.testing import LogCapture
 
-from gateway.sdk import Channel, Exchange
+from gateway.sdk import Channel, Exchange, Refused, Run
 from plugins.audit_log import AuditLog
+from plugins.audit_log.journal import Journal
 from tests.plugins.exchanges import chat
 
 
@@ -72,7 +74,18 @@ async def test_stopping_what_never_started_does_no_harm(tmp_path: Path) -> None:
     assert not (tmp_path / "audit.jsonl").exists()
 
 
-@pytest.mark.parametrize("options", [{"text": "some"}, {"rotate_mb": 0}, {"keep": 0}, {"queue": 0}, {"pth": "x"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"text": "some"},
+        {"rotate_mb": 0},
+        {"keep": 0},
+        {"queue": 0},
+        {"pth": "x"},
+        {"when_full": "wait"},
+        {"secret": "short"},
+    ],
+)
 def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         made(tmp_path, **options)
@@ -81,3 +94,71 @@ def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> N
 def test_a_path_that_is_no_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a file"):
         AuditLog(AuditLog.Options(path=tmp_path))
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk takes nothing."""
+
+    def refusing(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "append", refusing)
+
+
+async def test_what_there_was_no_room_for_counts_as_failed(tmp_path: Path, full: None, log: LogCapture) -> None:
+    del full
+    plugin = made(tmp_path, queue=1)
+    plugin.start()
+    exchanges = [chat("a") for _ in range(20)]
+    for exchange in exchanges:
+        assert plugin.on_request(exchange) is None
+        plugin.on_complete(exchange)
+    await plugin.stop()
+    failed = sum(exchange.record.runs.get("audit_log", Run()).outcome == "failed" for exchange in exchanges)
+    assert failed >= 10
+    assert log.entries[-1]["event"] == "audit_log_lost"
+
+
+async def test_where_it_refuses_nothing_is_let_in_that_could_not_be_kept(
+    tmp_path: Path, full: None, log: LogCapture
+) -> None:
+    del full, log
+    plugin = made(tmp_path, queue=2, when_full="refuse")
+    assert "on_request" not in plugin.idle
+    plugin.start()
+    let_in = [chat("a") for _ in range(5)]  # all in flight together
+    for exchange in let_in:
+        plugin.on_request(exchange)
+    for exchange in let_in:
+        plugin.on_complete(exchange)
+    with pytest.raises(Refused) as caught:
+        plugin.on_request(chat("b"))
+    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "filter_unavailable", 1)
+    assert not any(exchange.record.runs for exchange in let_in)
+    await plugin.stop()
+
+
+async def test_who_left_before_any_status_is_told_as_in_the_log(tmp_path: Path) -> None:
+    (line,) = await logged(made(tmp_path), tmp_path, chat("a", outcome="client_left"))
+    assert (line["status"], line["outcome"]) == (499, "client_left")
+
+
+async def test_evidence_of_other_plugins_is_kept_where_texts_are(tmp_path: Path) -> None:
+    exchange = chat("a")
+    exchange.state["evidence"] = [{"plugin": "x", "where": "choices[0].content", "text": "{秘密", "fault": "not JSON"}]
+    (line,) = await logged(made(tmp_path, text="full"), tmp_path, exchange)
+    facts = {"plugin": "x", "fault": "not JSON"}
+    assert [(each["text"], each["facts"]) for each in line["evidence"]] == [("{秘密", facts)]
+    other = chat("a")
+    other.state["evidence"] = exchange.state["evidence"]
+    *_, line = await logged(made(tmp_path), tmp_path, other)
+    assert "evidence" not in line
+
+
+async def test_a_secret_keys_the_chain_and_is_never_shown(tmp_path: Path) -> None:
+    plugin = made(tmp_path, secret="a secret of sixteen")
+    (line,) = await logged(plugin, tmp_path, chat("a"))
+    assert "hash" not in line
+    assert len(line["hmac"]) == 64
+    assert "sixteen" not in repr(plugin.options)
