@@ -14,7 +14,7 @@ BIN := .venv/bin
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help install dev engine run serve test check load format docs constraints clean
+.PHONY: help install dev engine run serve test check load bench soak format docs constraints clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -44,6 +44,14 @@ check: .venv/.dev ## lint, types, import contracts, dead code, dependencies
 
 load: .venv/.dev ## load on the gateway with Locust; ARGS="--headless -u 50 -t 60s Chat" (loadtests/README.md)
 	@$(BIN)/locust -f loadtests/locustfile.py -H http://127.0.0.1:$${SLUICE_SERVER__PORT:-8080} $(ARGS)
+
+bench: .venv/.gateway ## compare gateways before one mock engine; ARGS="--rounds 4 --scenarios whole,stream"
+	@loadtests/bench/setup.sh
+	@mkdir -p build && loadtests/bench/compare.py --checkout . --out build/bench.json $(ARGS)
+	@loadtests/bench/.peers/bin/python loadtests/bench/publish.py build/bench.json docs
+
+soak: .venv/.dev ## mixed load for 20 minutes, and what leaks; ARGS="--minutes 5"
+	@$(BIN)/python loadtests/soak.py $(ARGS)
 
 format: .venv/.dev ## lay the code out and mend what can be mended by machine
 	@$(BIN)/ruff check --quiet --fix
