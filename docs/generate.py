@@ -33,6 +33,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "keys[]": models.Key,
     "engine": models.EngineSettings,
     "chain[]": models.ChainEntry,
+    "messages": models.Messages,
 }
 
 

@@ -40,6 +40,7 @@ from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
 from gateway.upstream.fleet import Fleet
 from gateway.upstream.health import Health
+from gateway.wording import Wording
 
 if TYPE_CHECKING:  # 20 MB that a gateway without a tokenizer of its own has no use for
     from gateway.engine.tokenizer import Tokenizer
@@ -99,7 +100,7 @@ class Gateway:
             self.metrics.reload("refused", self.live.version)
             log.error("reload_refused", faults=str(fault).splitlines(), config_version=self.live.version)
             return
-        chain = Chain(links)
+        chain = Chain(links, wording_of(settings))
         try:
             await chain.start()
         except Exception as fault:  # noqa: BLE001 - a plugin may raise anything; the running chain stays
@@ -223,6 +224,13 @@ class Gateway:
         return Principal(key.name, key.sha256, key.role, models, limits, key.priority)
 
 
+def wording_of(settings: Settings) -> Wording:
+    """Return what blocked callers read."""
+    said = settings.messages
+    languages = {key.name: key.language for key in settings.keys if key.language is not None}
+    return Wording(said.blocked, said.tags, languages, said.language)
+
+
 def files_of(settings: Settings, chain: Chain, tokenizers: Iterable[Tokenizer]) -> set[Path]:
     """Return every file whose change is a reload."""
     files = {file for link in chain.links for file in link.plugin.files}
@@ -234,7 +242,7 @@ def create_app(
     settings: Settings, lifecycle: Lifecycle, output: Output, metrics_dir: Path | None = None, worker: int = 0
 ) -> ASGIApp:
     """Build the application of one worker. Raises ConfigurationError."""
-    chain = Chain(build_chain(settings.chain, settings.base, settings.source))
+    chain = Chain(build_chain(settings.chain, settings.base, settings.source), wording_of(settings))
     table = Table(metrics_dir / f"worker-{worker}" if metrics_dir else None)
     metrics = Metrics(table, version=__version__)
     tokenizers = read_tokenizers(settings.models, settings.source)

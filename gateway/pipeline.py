@@ -16,10 +16,12 @@ from gateway.channel import UNCHECKED, ChannelFilter, ShadowFilter, SkippableFil
 from gateway.errors import Failure, FilterUnavailable, Refused
 from gateway.record import Run
 from gateway.sdk import Answer, Channel, Exchange, Plugin, Reply, Shape
+from gateway.wording import Wording
 
 log = structlog.get_logger()
 
 FEW_SECONDS = 5.0
+PLAIN = Wording()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class Chain:
     where nothing had to, else something to await.
     """
 
-    def __init__(self, links: Sequence[Link]) -> None:
-        self.links = tuple(links)
+    def __init__(self, links: Sequence[Link], wording: Wording = PLAIN) -> None:
+        self.links, self._wording = tuple(links), wording
         inward, outward = self.links, self.links[::-1]
         self._request = self._steps(inward, "on_request")
         self._filters = self._steps(outward, "text_filter")
@@ -272,6 +274,10 @@ class Chain:
             self._ran(link, exchange, seconds)
             exchange.record.plugin = link.name
             exchange.record.rule = getattr(fault, "rule", None)
+            if fault.code == "content_filter":
+                wanted, tag = exchange.headers.get("accept-language"), getattr(fault, "tag", None)
+                said = self._wording.say(fault.message, tag=tag, accept=wanted, key=exchange.key)
+                fault.message, exchange.record.worded = said
             raise fault
         self._failed(link, exchange, fault, seconds)
         if link.on_error == "refuse":

@@ -67,6 +67,7 @@ class Record:
     asks: int = 0  # further requests that plugins sent for it
     plugin: str | None = None  # the plugin and the rule of a block
     rule: str | None = None
+    worded: bool = False  # the caller reads of it in words that are configured
     config_version: int = 0
     lists: Mapping[str, str] = field(default_factory=dict)  # the version of each list in force, by plugin/list
     hits: list[Hit] = field(default_factory=list)

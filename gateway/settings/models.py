@@ -94,6 +94,12 @@ def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
     return Path((info.context or {}).get("base", ".")) / path
 
 
+def _a_language(tag: str) -> str:
+    if not re.fullmatch(r"[a-z]{2,8}(-[a-z0-9]{1,8})*", tag.lower()):
+        raise ValueError("has to be a language, as in Accept-Language: en, zh, zh-hant")
+    return tag.lower()
+
+
 def _words(value: Any) -> Any:
     """A flag's value may be written as a number."""
     numbers = isinstance(value, list)
@@ -105,6 +111,8 @@ def _none_if_empty(value: Any) -> Any:
 
 
 Name = Annotated[str, AfterValidator(_a_name)]
+Language = Annotated[str, AfterValidator(_a_language)]
+Words = Annotated[str, Field(min_length=1, max_length=1000)]
 Seconds = Annotated[float, Field(gt=0, le=86400 * 7)]
 Count = Annotated[int, Field(ge=1)]
 BesideConfiguration = Annotated[Path, AfterValidator(_beside_the_configuration)]
@@ -203,6 +211,7 @@ class Key(Section):
     tpm: Count | None = Field(None, description="Tokens a minute, prompt and answer together.")
     max_in_flight: Count | None = Field(None, description="Requests at one time; over it 429 at once.")
     priority: int = Field(0, ge=-100, le=100, description="Who goes first in a model's queue: the higher.")
+    language: Language | None = Field(None, description="Of messages to it, where it asks for none: en, zh-hant …")
 
 
 class EngineSettings(Section):
@@ -233,6 +242,14 @@ class ChainEntry(Section):
     keys: list[Name] | None = Field(None, description="Only for these keys; for all, if not given.")
 
 
+class Messages(Section):
+    """What a caller reads whose request was blocked: by language, and where you like by the tag of the rule."""
+
+    language: Language = Field("en", description="Where neither Accept-Language nor the key asks for one that is here.")
+    blocked: dict[Language, Words] = Field({}, description="Language to text; there are texts for en and zh.")
+    tags: dict[str, dict[Language, Words]] = Field({}, description="Tag to language to text, before the general one.")
+
+
 class Settings(Section):
     """The whole configuration."""
 
@@ -242,6 +259,7 @@ class Settings(Section):
     keys: list[Key] = Field([])
     engine: EngineSettings = Field(default_factory=EngineSettings)
     chain: list[ChainEntry] = Field([])
+    messages: Messages = Field(default_factory=Messages)
 
     _file: Path | None = PrivateAttr(default=None)
     _source: Source = PrivateAttr(default_factory=Source)

@@ -54,7 +54,8 @@ class Envelope(Plugin):
             profile,
             codes=options.codes,
             statuses=options.statuses,
-            messages={**MESSAGES.get(profile.name, {}), **options.messages},
+            messages=options.messages,
+            preset=MESSAGES.get(profile.name, {}),
             always_200=options.always_200,
             tokens=options.tokens,
         )

@@ -22,11 +22,11 @@ class Shape:
     """One profile at work. ``tokens`` of an answer are told at most; ``statuses`` maps errors to HTTP statuses."""
 
     def __init__(
-        self, profile: Profile, *, codes: ByError, statuses: ByError, messages: ByError, always_200: bool, tokens: int
+        self, profile: Profile, *, codes: ByError, statuses: ByError, messages: ByError, preset: ByError, always_200: bool, tokens: int
     ) -> None:
         self.name, self.done = profile.name, profile.done
         self._profile, self._last = profile, profile.last or profile.answer
-        self._codes, self._statuses, self._messages = codes, statuses, messages
+        self._codes, self._statuses, self._messages, self._preset = codes, statuses, messages, preset
         self._always_200, self._tokens = always_200, tokens
         self._pieces = [facts.EVENT[name] for name in facts.PIECES if name in names(profile.event)]
         #: Does it tell tokens? Then the engine has to be asked for them.
@@ -62,11 +62,18 @@ class Shape:
         mapped = {
             "status": shown,
             "code": self._of(self._codes, error, status, status),
-            "message": self._of(self._messages, error, status, error.get("message")),
+            "message": self._message(error, status, record),
         }
         look = _look(facts.ERROR, Told(error, _NOTHING, record))
         told: dict[str, Any] = fill(template, lambda name: mapped[name] if name in mapped else look(name))
         return shown, told
+
+    def _message(self, error: dict[str, Any], status: int, record: Record) -> Any:
+        """Return what is said: the option's words, else the gateway's configured ones, else the profile's own."""
+        said = error.get("message")
+        if not record.worded:
+            said = self._of(self._preset, error, status, said)
+        return self._of(self._messages, error, status, said)
 
     def _filled(
         self, template: Mapping[str, Any], known: Mapping[str, Fact], body: Mapping[str, Any], record: Record

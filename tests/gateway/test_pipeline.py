@@ -12,6 +12,7 @@ from gateway.errors import EngineError, Failure, FilterUnavailable, Refused
 from gateway.pipeline import Chain, Link
 from gateway.record import Hit, Record
 from gateway.sdk import Answer, Channel, Edit, Exchange, Plugin, Reading, Reply, TextFilter
+from gateway.wording import Wording
 
 
 def exchange(model: str = "m", key: str | None = None) -> Exchange:
@@ -194,6 +195,19 @@ class Harsh(Plugin):
                 return "", ()
 
         return Drop()
+
+
+@pytest.mark.parametrize(("accept", "said", "worded"), [("zh", "涉政", True), ("fr", "Blocked.", False)])
+async def test_a_blocked_caller_reads_it_in_its_language(accept: str, said: str, worded: bool) -> None:
+    class Blocks(Plugin):
+        def on_request(self, exchange: Exchange) -> None:
+            raise Refused("Blocked.", code="content_filter", tag="politics")
+
+    x = exchange()
+    x.headers = {"accept-language": accept}
+    with pytest.raises(Refused) as caught:
+        await run(Chain([Link("a", Blocks(None))], Wording(tags={"politics": {"zh": "涉政"}})), x)
+    assert (caught.value.body()["error"]["message"], x.record.worded) == (said, worded)
 
 
 async def test_shadow_mode_records_what_it_would_have_done_and_changes_nothing() -> None:

@@ -117,6 +117,13 @@ def test_a_failure_comes_in_the_same_envelope() -> None:
     }
 
 
+def test_what_is_configured_for_a_blocked_caller_is_said_in_the_envelope_too() -> None:
+    said = {**ERROR, "message": "涉政内容不予处理"}
+    assert shape("code_data").failure(said, 400, record(worded=True))[1]["msg"] == "涉政内容不予处理"
+    mapped = shape("code_data", messages={"content_filter": "no"})
+    assert mapped.failure(said, 400, record(worded=True))[1]["msg"] == "no"
+
+
 def test_codes_statuses_and_messages_are_mapped_by_error_code_else_by_status() -> None:
     options = {
         "codes": {"content_filter": 1001, 429: "BUSY"},
