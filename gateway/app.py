@@ -16,10 +16,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from gateway import __version__, admin
+from gateway.admission.allowance import Allowance
+from gateway.admission.doors import Bounds, Doors
+from gateway.admission.gate import Policy
 from gateway.admission.keys import Keyring, Principal
-from gateway.admission.limits import Limits
 from gateway.errors import InternalError, NotFound
-from gateway.live import Live, Load, Model, Timeouts
+from gateway.live import Live, Model, Timeouts
 from gateway.middleware.access_log import AccessLog
 from gateway.middleware.auth import Auth
 from gateway.middleware.body import Body
@@ -67,8 +69,7 @@ class Gateway:
         self._settings = settings
         self._began = int(datetime.now(UTC).timestamp())
         self._engines: dict[tuple[object, ...], Engine] = {}
-        self._limits: dict[str, Limits] = {}
-        self._loads: dict[str, Load] = {}
+        self.doors = Doors(metrics, workers=settings.server.workers)
         self._retiring: dict[asyncio.Task[None], Chain] = {}
         self.health = Health(self._engine_changed)
         self.watch = Watch(self.reload)
@@ -124,7 +125,7 @@ class Gateway:
         """Stop the old chain when nothing can be using it any more."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + before.timeouts.total
-        while any(load.in_flight for load in self._loads.values()) and loop.time() < deadline:  # noqa: ASYNC110 - see below
+        while self.doors.in_use() and loop.time() < deadline:  # noqa: ASYNC110 - see below
             await asyncio.sleep(RETIRED_S)  # an event would cost every request something, for what happens once a day
         await before.chain.stop()
 
@@ -171,12 +172,14 @@ class Gateway:
             models={model.name for model in models.values()},
             engines={engine.name for engine in engines},
             plugins={link.name for link in chain.links},
+            keys={key.name for key in settings.keys},
         )
         self.metrics.config_version(version)
         self.metrics.lists(chain.lists)
         for (plugin, name), (_, entries, digits) in chain.lists.items():
             log.info("list", plugin=plugin, list=name, entries=entries, version=digits, config_version=version)
         self.health.follow(engines)
+        self.doors.follow({entry.name: (_bounds(entry), models[entry.name].engines) for entry in settings.models})
         times = settings.timeouts
         server = settings.server
         return Live(
@@ -196,11 +199,10 @@ class Gateway:
             name=entry.name,
             engines=Fleet(self._engine(engine, settings) for engine in entry.engines),
             ceilings=Ceilings(entry.max_output_tokens, entry.max_choices, entry.max_prompts),
-            max_in_flight=self._share(entry.max_in_flight) or 1,
             isolate_prefix_cache=entry.isolate_prefix_cache,
             tokenizer=self._tokenizers[entry.tokenizer] if entry.tokenizer else None,
             created=self._began,
-            load=self._loads.setdefault(entry.name, Load()),
+            door=self.doors.door(entry.name),
         )
 
     def _engine(self, entry: EngineEntry, settings: Settings) -> Engine:
@@ -213,15 +215,18 @@ class Gateway:
             )
         return self._engines[key]
 
-    def _share(self, limit: int | None) -> int | None:
-        """Return this worker's part of a limit: workers that share nothing split it evenly, so none is ever passed."""
-        return None if limit is None else max(1, limit // self._settings.server.workers)
-
     def _principal(self, key: Key) -> Principal:
-        limits = self._limits.setdefault(key.name, Limits())
-        limits.change(*(self._share(limit) for limit in (key.rpm, key.tpm, key.max_in_flight)))
+        allowed = Allowance(key.rpm, key.tpm, key.max_in_flight, key.tokens_per_day, key.tokens_per_month)
+        limits = self.doors.limits(key.name, allowed)
         models = None if key.models is None else frozenset(key.models)
-        return Principal(key.name, key.sha256, key.role, models, limits, key.priority)
+        return Principal(key.name, key.sha256, key.role, models, limits, key.priority, key.share, key.batch)
+
+
+def _bounds(entry: ModelEntry) -> Bounds:
+    queue = entry.queue
+    policy = Policy(queue.length, queue.max_wait_s, queue.timeout_s, queue.batch_share)
+    told = any(engine.scheduling == "priority" for engine in entry.engines)
+    return Bounds(entry.max_in_flight, queue.kv_headroom, policy, told)
 
 
 def wording_of(settings: Settings) -> Wording:
@@ -269,7 +274,7 @@ def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await gateway.run()
         async with asyncio.TaskGroup() as group:
-            beside = (gateway.watch.run(), gateway.health.run(), metrics.watch_loop())
+            beside = (gateway.watch.run(), gateway.health.run(), gateway.doors.run(), metrics.watch_loop())
             tasks = [group.create_task(each) for each in beside]
             try:
                 yield

@@ -215,7 +215,8 @@ class Caller:
         record = self._record
         record.status = 200
         lines = _TOLD % (record.request_id.encode("ascii"), timing(record.phases))
-        return lines + b"".join([b"%b: %b\r\n" % header for header in self._tags()]) if record.tags else lines
+        more = [*record.limits, *self._tags()] if record.tags else record.limits
+        return lines + b"".join([b"%b: %b\r\n" % header for header in more]) if more else lines
 
     def drop(self) -> None:
         """The caller has left: forget what has not been sent."""

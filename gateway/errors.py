@@ -23,6 +23,7 @@ A message is written for the caller: it never holds a word of a list, a key, an 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 #: OpenAI's class of error for each status; the SDK goes by the status, people by this.
@@ -131,10 +132,15 @@ class UnsupportedEncoding(Failure):
 
 
 class RateLimited(Failure):
-    """A limit of the key is used up."""
+    """A limit of the key is used up. ``standing``: the headers that say how it stands."""
 
     status = 429
     code = "rate_limit_exceeded"
+    standing: Sequence[tuple[bytes, bytes]] = ()
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers that tell when to try again, and why."""
+        return [*super().headers(), *self.standing]
 
 
 class QueueFull(Failure):

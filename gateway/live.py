@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.admission.entry import Door
 from gateway.admission.keys import Keyring
 from gateway.pipeline import Chain
 from gateway.protocol.openai import Ceilings
@@ -18,13 +19,6 @@ if TYPE_CHECKING:  # 20 MB that a gateway without a tokenizer of its own has no 
 ANY_MODEL = "*"
 
 
-@dataclass(slots=True)
-class Load:
-    """How much of a model is in use. It outlives the versions of the configuration."""
-
-    in_flight: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Model:
     """What clients put into "model", and where it runs."""
@@ -32,11 +26,10 @@ class Model:
     name: str
     engines: Fleet
     ceilings: Ceilings
-    max_in_flight: int = 64
     isolate_prefix_cache: bool = False
     tokenizer: Tokenizer | None = None  # its own files; without them the engine counts
     created: int = 0
-    load: Load = field(default_factory=Load)
+    door: Door = field(default_factory=Door)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ class Record:
     worded: bool = False  # the caller reads of it in words that are configured
     config_version: int = 0
     lists: Mapping[str, str] = field(default_factory=dict)  # the version of each list in force, by plugin/list
+    limits: list[tuple[bytes, bytes]] = field(default_factory=list)  # headers: how the key stands
     hits: list[Hit] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """THE DATA PATH of one request, from the parsed body to the last byte. Read it from top to bottom.
 
-    admit -> chain.on_request -> an engine -> its answer through the chain -> the caller -> chain.on_complete
+    admit (or wait) -> chain.on_request -> an engine -> its answer through the chain -> the caller -> chain.on_complete
 
 The relay is the ASGI response; what happens between the engine and the caller is ``answering.py``. It waits in one
 place only: for the caller to leave or the answer to be over.
@@ -16,8 +16,8 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.admission.entry import Entry, rank_of
 from gateway.admission.keys import Principal
-from gateway.admission.limits import Ticket
 from gateway.answering import Answering, Meters, ended, named
 from gateway.caller import Caller, CallerHeaders, extra
 from gateway.clock import Clock
@@ -28,7 +28,6 @@ from gateway.errors import (
     ModelNotFound,
     NoEngineAvailable,
     NotFound,
-    QueueFull,
 )
 from gateway.host import GONE, Host
 from gateway.live import ANY_MODEL, Live, Model
@@ -48,7 +47,7 @@ class Relay:
 
     __slots__ = (
         *("_answering", "_asked", "_caller", "_chain", "_clock", "_exchange", "_headers", "_leaving", "_live", "_loop"),
-        *("_marked", "_meters", "_model", "_principal", "_profile", "_raw", "_receive", "_record", "_route", "_ticket"),
+        *("_marked", "_meters", "_model", "_principal", "_profile", "_raw", "_receive", "_record", "_route", "_entry"),
     )
 
     def __init__(self, scope: Scope, route: str, meters: Meters, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
@@ -64,7 +63,8 @@ class Relay:
             self._profile: str | None = scope.get("sluice.profile")
         self._exchange: Exchange | None = None  # until the request has been read
         self._answering: Answering | None = None  # until an engine is asked
-        self._ticket: Ticket | None = None
+        self._entry: Entry | None = None  # from the limits on
+        self._marked = 0.0
         self._leaving: asyncio.Task[None] | None = None
 
     async def __call__(self, receive: Receive, send: Send) -> None:
@@ -101,6 +101,17 @@ class Relay:
     def _begin(self) -> Awaitable[None] | None:
         """Bring the request to an engine; something to await only where something has to wait. Raises Failure."""
         exchange = self._exchange = self._admit()
+        queueing = self._take_place(exchange, self._model)
+        return self._go_on(exchange) if queueing is None else self._begin_in_turn(queueing, exchange)
+
+    async def _begin_in_turn(self, queueing: Awaitable[None], exchange: Exchange) -> None:
+        await self._unless_left(queueing)
+        rest = self._go_on(exchange)
+        if rest is not None:
+            await rest
+
+    def _go_on(self, exchange: Exchange) -> Awaitable[None] | None:
+        self._marked = ended(self._record, "queue", self._marked)
         thinking = self._chain.on_request(exchange)
         if thinking is not None:
             return self._begin_after(thinking, exchange)
@@ -114,7 +125,7 @@ class Relay:
             await self._unless_left(connecting)
 
     def _admit(self) -> Exchange:
-        """Read the request, find its model, take its place in the limits. Raises Failure."""
+        """Read the request and find its model. Raises Failure."""
         self._marked = perf_counter()
         live, route, record, body = self._live, self._route, self._record, bodies.decode(self._raw)
         asked = self._asked = openai.ask(route, body, live.media_hosts)
@@ -137,8 +148,6 @@ class Relay:
             at = unread.has_token_ids(route, body)
             if at is not None:
                 raise InvalidRequest("Token ids carry no text that could be checked: send text.", param=at)
-        self._take_place(model, now)
-        self._marked = ended(record, "queue", self._marked)
         return exchange
 
     def _find_shape(self, exchange: Exchange) -> None:
@@ -148,15 +157,25 @@ class Relay:
         if name is not None and exchange.shape is None:
             raise NotFound(f"This key has no profile `{name[:64]}`.")
 
-    def _take_place(self, model: Model, now: float) -> None:
-        """Enter the limits of key and model. Raises RateLimited and QueueFull."""
-        ticket = self._principal.limits.enter(now, len(self._raw) // 4 + self._asked.output_tokens)
-        if model.load.in_flight >= model.max_in_flight:
-            ticket.leave()
-            raise QueueFull("The model is busy with as many requests as it may hold; try again.", retry_after=1)
-        self._ticket = ticket
-        model.load.in_flight += 1
-        self._meters.in_flight(model.name, 1)
+    def _take_place(self, exchange: Exchange, model: Model) -> Awaitable[None] | None:
+        """Enter the limits of the key and the model's gate; something to await only where one has to wait.
+
+        Raises InvalidRequest, RateLimited and QueueFull.
+        """
+        asked, principal, door = self._asked, self._principal, model.door
+        self._entry = Entry(
+            principal,
+            model.name,
+            door,
+            rank_of(principal, exchange.request, door),
+            self._record,
+            self._meters,
+            self._loop,
+            size=len(self._raw),
+            most=asked.output_tokens,
+            choices=asked.choices,
+        )
+        return self._entry.begin(self._loop.time())
 
     def _ask(self, exchange: Exchange) -> Awaitable[None] | None:
         """Send what the plugins have left of the request to an engine, unless one has answered. Raises Failure."""
@@ -239,13 +258,8 @@ class Relay:
         if self._answering is not None:
             self._answering.give_back()
         self._caller.drop()
-        if self._ticket is not None:
-            used = self._record.prompt_tokens + self._record.completion_tokens
-            if used:
-                self._ticket.settle(self._loop.time(), used)
-            self._ticket.leave()
-            self._model.load.in_flight -= 1
-            self._meters.in_flight(self._model.name, -1)
+        if self._entry is not None:
+            self._entry.end(self._loop.time())
         if self._exchange is None:
             return None
         waiting = self._chain.on_complete(self._exchange)

@@ -37,7 +37,7 @@ class Moving:
 
 
 class _Learnt:
-    """What the requests of a key came to: prompt tokens a byte, tokens an answer, and what share of the most that is."""
+    """What the requests of a key came to: prompt tokens a byte, tokens an answer, and the share of the most."""
 
     __slots__ = ("density", "output", "share")
 

@@ -5,23 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Protocol
 
-from gateway.admission.limits import Limits
+from gateway.admission.limits import Held, Limits
 
 #: Distinct spellings of good Authorization headers remembered; each is a key that passed.
 REMEMBERED = 10_000
 
 
+class SharedLimits(Protocol):
+    """The limits of a key where the count is kept outside of this process: who enters has to wait."""
+
+    async def enter(self, now: float, tokens: int) -> Held:
+        """Admit a request that may use ``tokens``. Raises RateLimited."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a key belongs to and what it may do. ``models`` None: every model."""
+    """Who a key belongs to and what it may do. ``models`` None: every model.
+
+    At a model's gate ``batch`` requests come last, then the lower ``priority`` goes first, and keys take turns by their
+    ``share``.
+    """
 
     name: str | None
     digest: str = ""
     role: str = "user"
     models: frozenset[str] | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | SharedLimits = field(default_factory=Limits)
     priority: int = 0
+    share: float = 1.0
+    batch: bool = False
 
     @property
     def operator(self) -> bool:

@@ -1,6 +1,7 @@
-"""What a key may use: requests and tokens a minute, requests in flight.
+"""What a key may use, counted in this process: requests and tokens a minute, requests in flight, budgets.
 
-Pure: no clock, no waiting, no I/O. Times are monotonic seconds, passed in, and must not go backwards.
+Pure: no waiting, no I/O. Times are monotonic seconds, passed in, and must not go backwards; days and months come from a
+calendar that a test can replace.
 
 The minute is a sliding window, not a bucket that refills: what was admitted in *any* 60 seconds never exceeds the
 limit, so there is no burst of twice the limit around a full minute. What came within a tenth of a second is kept as one
@@ -15,8 +16,13 @@ moment it came in; what the estimate missed counts from the moment it became kno
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from datetime import datetime
 from math import ceil
+from typing import Protocol
 
+from gateway.admission import allowance
+from gateway.admission.allowance import NO_LIMITS, Allowance, Headers, Standing
 from gateway.errors import RateLimited
 
 WINDOW_S = 60.0
@@ -34,15 +40,62 @@ class _Moment:
         self.counted = True
 
 
+class Budgets:
+    """The tokens of this day and of this month."""
+
+    __slots__ = ("_day", "_month", "day", "month", "now")
+
+    def __init__(self, calendar: Callable[[], datetime]) -> None:
+        self.now = calendar
+        self._day = self._month = 0
+        self.day = self.month = 0  # spent, with what is reserved
+
+    def turn(self) -> tuple[int, int]:
+        """Begin anew where a day or a month has; return which they are."""
+        now = self.now()
+        day, month = allowance.day_of(now), allowance.month_of(now)
+        if day != self._day:
+            self._day, self.day = day, 0
+        if month != self._month:
+            self._month, self.month = month, 0
+        return day, month
+
+    def add(self, tokens: int, of: tuple[int, int]) -> None:
+        """Count tokens (or fewer, below nought) of a request that came in that day and month."""
+        self.turn()
+        if of[0] == self._day:
+            self.day = max(0, self.day + tokens)
+        if of[1] == self._month:
+            self.month = max(0, self.month + tokens)
+
+
+class Held(Protocol):
+    """One request inside its key's limits. Both methods may be called again; only the first call counts.
+
+    ``headers`` tell the caller how its key stands.
+    """
+
+    headers: Headers
+
+    def settle(self, now: float, used_tokens: int) -> None:
+        """Count what was used (prompt and answer) in place of what was reserved."""
+
+    def leave(self) -> None:
+        """Give the slot back; tokens that were never settled were never used, so they go back too."""
+
+
 class Ticket:
-    """One request inside its key's limits. Both methods may be called again; only the first call counts."""
+    """A Held of this process."""
 
-    __slots__ = ("_held", "_limits", "_moment", "_reserved", "_settled")
+    __slots__ = ("_day", "_held", "_limits", "_moment", "_reserved", "_settled", "headers")
 
-    def __init__(self, limits: Limits, moment: _Moment | None, reserved: int) -> None:
-        self._limits, self._moment, self._reserved = limits, moment, reserved
+    def __init__(
+        self, limits: Limits, moment: _Moment | None, reserved: int, day: tuple[int, int] | None, headers: Headers
+    ) -> None:
+        self._limits, self._moment, self._reserved, self._day = limits, moment, reserved, day
         self._settled = False
         self._held = True
+        self.headers = headers
 
     def settle(self, now: float, used_tokens: int) -> None:
         """Count what was used (prompt and answer) in place of what was reserved."""
@@ -56,6 +109,8 @@ class Ticket:
             self._limits.count(now, 0, missed)
         elif self._moment.counted:
             self._limits.give_back(self._moment, -missed)
+        if self._day is not None:
+            self._limits.budgets.add(missed, self._day)
 
     def leave(self) -> None:
         """Give the slot back; tokens that were never settled were never used, so they go back too."""
@@ -67,25 +122,24 @@ class Ticket:
             self._settled = True
             if self._moment is not None and self._moment.counted:
                 self._limits.give_back(self._moment, self._reserved)
+            if self._day is not None:
+                self._limits.budgets.add(-self._reserved, self._day)
 
 
 class Limits:
-    """The limits of one key and what is used of them; None is no limit.
+    """The limits of one key and what is used of them.
 
-    The object is the key's memory: a reload changes its figures with ``change`` and keeps what was counted.
+    The object is the key's memory: a reload changes what is ``allowed`` and keeps what was counted.
     """
 
-    __slots__ = ("_moments", "_requests", "_tokens", "in_flight", "max_in_flight", "rpm", "tpm")
+    __slots__ = ("_moments", "_requests", "_tokens", "allowed", "budgets", "in_flight")
 
-    def __init__(self, rpm: int | None = None, tpm: int | None = None, max_in_flight: int | None = None) -> None:
-        self.rpm, self.tpm, self.max_in_flight = rpm, tpm, max_in_flight
+    def __init__(self, allowed: Allowance = NO_LIMITS, calendar: Callable[[], datetime] = allowance.utc) -> None:
+        self.allowed = allowed
         self.in_flight = 0
+        self.budgets = Budgets(calendar)
         self._moments: deque[_Moment] = deque()
         self._requests = self._tokens = 0
-
-    def change(self, rpm: int | None = None, tpm: int | None = None, max_in_flight: int | None = None) -> None:
-        """Put other figures in force from the next request on."""
-        self.rpm, self.tpm, self.max_in_flight = rpm, tpm, max_in_flight
 
     def enter(self, now: float, tokens: int = 0) -> Ticket:
         """Admit a request that may use ``tokens`` (its prompt's and the most it may answer).
@@ -94,24 +148,31 @@ class Limits:
         Raises RateLimited; its ``retry_after`` is the smallest number of whole seconds after which the same request
         would pass if nothing else came or went (1 where a slot must come free, which no clock knows).
         """
-        if self.max_in_flight is not None and self.in_flight >= self.max_in_flight:
-            message = f"Too many requests at once: this key may have {self.max_in_flight} in flight."
-            raise RateLimited(message, retry_after=1)
-        if self.rpm is None and self.tpm is None:
+        allowed = self.allowed
+        if allowed.max_in_flight is not None and self.in_flight >= allowed.max_in_flight:
+            raise self._told(allowance.too_many_at_once(allowed), now)
+        if not allowed.counted:
             self.in_flight += 1
-            return Ticket(self, None, 0)
+            return Ticket(self, None, 0, None, [])
         self._forget(now)
-        if self.tpm is not None and tokens > self.tpm:
-            tokens = self.tpm
-        if self.rpm is not None and self._requests >= self.rpm:
-            wait = self._wait(now, tokens)
-            raise RateLimited(f"Rate limit: this key may make {self.rpm} requests a minute.", retry_after=wait)
-        if self.tpm is not None and self._tokens + tokens > self.tpm:
-            wait = self._wait(now, tokens)
-            message = f"Rate limit: this key may use {self.tpm} tokens a minute; this request may need {tokens}."
-            raise RateLimited(message, retry_after=wait)
+        tokens = allowed.bounded(tokens)
+        day = self._within_budgets(now, tokens) if allowed[3:] != (None, None) else None
+        if allowed.rpm is not None and self._requests >= allowed.rpm:
+            raise self._told(allowance.too_many_requests(allowed, self._wait(now, tokens)), now)
+        if allowed.tpm is not None and self._tokens + tokens > allowed.tpm:
+            raise self._told(allowance.too_many_tokens(allowed, tokens, self._wait(now, tokens)), now)
         self.in_flight += 1
-        return Ticket(self, self.count(now, 1, tokens), tokens)
+        moment = self.count(now, 1, tokens)
+        if day is not None:
+            self.budgets.add(tokens, day)
+        return Ticket(self, moment, tokens, day, allowance.told(allowed, self._standing(now)))
+
+    def _told(self, failure: RateLimited, now: float) -> RateLimited:
+        """Let the refusal say how the key stands."""
+        if self.allowed.counted:
+            self._forget(now)
+            failure.standing = allowance.told(self.allowed, self._standing(now))
+        return failure
 
     def count(self, now: float, requests: int, tokens: int) -> _Moment:
         """Write down what was used now; for this module's own use."""
@@ -131,6 +192,30 @@ class Limits:
         moment.tokens -= tokens
         self._tokens -= tokens
 
+    def _within_budgets(self, now: float, tokens: int) -> tuple[int, int]:
+        """Return which day and month it is. Raises RateLimited."""
+        allowed, budgets = self.allowed, self.budgets
+        today = budgets.turn()
+        if allowed.tokens_per_month is not None and budgets.month + tokens > allowed.tokens_per_month:
+            wait = allowance.until_next_month(budgets.now())
+            raise self._told(allowance.spent(allowed.tokens_per_month, "month", tokens, wait), now)
+        if allowed.tokens_per_day is not None and budgets.day + tokens > allowed.tokens_per_day:
+            wait = allowance.until_tomorrow(budgets.now())
+            raise self._told(allowance.spent(allowed.tokens_per_day, "day", tokens, wait), now)
+        return today
+
+    def _standing(self, now: float) -> Standing:
+        allowed, moments, budgets = self.allowed, self._moments, self.budgets
+        reset = moments[-1].latest + WINDOW_S - now if moments else 0.0
+        tokens, tokens_reset = 0, reset
+        if allowed.tpm is not None:
+            tokens = allowed.tpm - self._tokens
+        elif allowed.tokens_per_day is not None:
+            tokens, tokens_reset = allowed.tokens_per_day - budgets.day, allowance.until_tomorrow(budgets.now())
+        elif allowed.tokens_per_month is not None:
+            tokens, tokens_reset = allowed.tokens_per_month - budgets.month, allowance.until_next_month(budgets.now())
+        return Standing((allowed.rpm or 0) - self._requests, tokens, reset, tokens_reset)
+
     def _forget(self, now: float) -> None:
         """Let what is older than the window leave it."""
         moments = self._moments
@@ -142,11 +227,12 @@ class Limits:
 
     def _wait(self, now: float, tokens: int) -> int:
         """Find when enough has left the window for this request, in whole seconds from now."""
+        rpm, tpm = self.allowed.rpm, self.allowed.tpm
         requests, used = self._requests, self._tokens
         for moment in self._moments:
             requests -= moment.requests
             used -= moment.tokens
-            if (self.rpm is None or requests < self.rpm) and (self.tpm is None or used + tokens <= self.tpm):
+            if (rpm is None or requests < rpm) and (tpm is None or used + tokens <= tpm):
                 free = moment.latest + WINDOW_S
                 wait = max(1, ceil(free - now))
                 return wait if now + wait >= free else wait + 1  # the subtraction may have rounded the wrong way

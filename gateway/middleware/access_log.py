@@ -98,7 +98,7 @@ def _cut_off(record: Record) -> Failure:
 def _told(start: Message, record: Record) -> Message:
     """Add the request id and the times so far to the head of the answer."""
     record.status = start["status"]
-    headers = [*start.get("headers", ()), (b"x-request-id", record.request_id.encode("ascii"))]
+    headers = [*start.get("headers", ()), *record.limits, (b"x-request-id", record.request_id.encode("ascii"))]
     if record.phases:
         headers.append((b"server-timing", timing(record.phases)))
     return {**start, "headers": headers}

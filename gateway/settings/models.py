@@ -100,6 +100,12 @@ def _a_language(tag: str) -> str:
     return tag.lower()
 
 
+def _a_redis(url: SecretStr | None) -> SecretStr | None:
+    if url is not None and not url.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("has to be redis://host:port/0, rediss://… or unix:///path")
+    return url
+
+
 def _words(value: Any) -> Any:
     """A flag's value may be written as a number."""
     numbers = isinstance(value, list)
@@ -148,6 +154,16 @@ class Timeouts(Section):
     total_s: Seconds = Field(1800, description="For a whole exchange.")
 
 
+class Queue(Section):
+    """Who waits where a model has no room, and for how long."""
+
+    length: int = Field(256, ge=0, description="Requests that may wait; 0: none, who finds no room gets 429 at once.")
+    max_wait_s: Seconds = Field(10, description="Who has waited so long goes first, every second place at most.")
+    timeout_s: Seconds = Field(30, description="Longest wait; then 429 queue_full.")
+    batch_share: float = Field(0.8, gt=0, le=1, description="Of a model's room, what batch requests may hold.")
+    kv_headroom: float = Field(0.2, ge=0, lt=1, description="Of the engines' KV cache, what is never reserved.")
+
+
 class EngineEntry(Section):
     """One vLLM, or whatever speaks its protocol."""
 
@@ -158,6 +174,9 @@ class EngineEntry(Section):
     weight: float = Field(1, ge=0, le=1_000_000, description="Share of the requests; 0 takes none.")
     served_model: Name | None = Field(None, description="The model's name at this engine; by default ours.")
     api_key: Secret = Field(None, description="Bearer key that the engine asks for.")
+    scheduling: Literal["fcfs", "priority"] = Field(
+        "fcfs", description="The engine's own order (vLLM's --scheduling-policy); priority: it is told each request's."
+    )
 
 
 class Model(Section):
@@ -173,6 +192,7 @@ class Model(Section):
         1024, description="Default and ceiling of max_tokens; null leaves both to the engine."
     )
     max_in_flight: Count = Field(64, description="Requests at its engines at one time.")
+    queue: Queue = Field(default_factory=Queue, description="Where the others wait.")
     max_choices: Count = Field(8, description="Ceiling of n.")
     max_prompts: Count = Field(64, description="Ceiling of a list of prompts.")
     isolate_prefix_cache: bool = Field(False, description="Give each key a prefix cache of its own (cache_salt).")
@@ -210,8 +230,25 @@ class Key(Section):
     rpm: Count | None = Field(None, description="Requests a minute.")
     tpm: Count | None = Field(None, description="Tokens a minute, prompt and answer together.")
     max_in_flight: Count | None = Field(None, description="Requests at one time; over it 429 at once.")
-    priority: int = Field(0, ge=-100, le=100, description="Who goes first in a model's queue: the higher.")
+    tokens_per_day: Count | None = Field(None, description="Tokens a day (UTC), prompt and answer together.")
+    tokens_per_month: Count | None = Field(None, description="Tokens a month (UTC).")
+    priority: int = Field(0, ge=-100, le=100, description="Who goes first in a model's queue: the lower, as in vLLM.")
+    share: float = Field(1, gt=0, le=1000, description="Weight of its turns in a queue; 2 gets twice as much.")
+    batch: bool = Field(False, description="Its requests come after all interactive ones.")
     language: Language | None = Field(None, description="Of messages to it, where it asks for none: en, zh-hant …")
+
+
+class LimitsSettings(Section):
+    """Where the limits of keys are counted."""
+
+    redis: Annotated[Secret, AfterValidator(_a_redis)] = Field(
+        None, description="redis://[:password@]host:port/0, rediss:// or unix://: exact over all gateways and workers."
+    )
+    replicas: Count | None = Field(
+        None, description="While Redis is away each process grants one part of so many; null: of as many as there were."
+    )
+    timeout_s: Seconds = Field(0.25, description="Redis is away when it does not answer in this time.")
+    lease_s: Seconds = Field(15, description="What a killed gateway held comes back after this time.")
 
 
 class EngineSettings(Section):
@@ -257,6 +294,7 @@ class Settings(Section):
     timeouts: Timeouts = Field(default_factory=Timeouts)
     models: Annotated[list[Model], Field(min_length=1)]
     keys: list[Key] = Field([])
+    limits: LimitsSettings = Field(default_factory=LimitsSettings)
     engine: EngineSettings = Field(default_factory=EngineSettings)
     chain: list[ChainEntry] = Field([])
     messages: Messages = Field(default_factory=Messages)

@@ -62,6 +62,19 @@ REQUEST_SECONDS = Metric(
 IN_FLIGHT = Metric("sluice_in_flight", _GAUGE, "Requests that are being answered.", ("model",))
 QUEUE_DEPTH = Metric("sluice_queue_depth", _GAUGE, "Requests that wait for a free place.", ("model",))
 TOKENS = Metric("sluice_tokens_total", _COUNTER, "Tokens, as the engine counted them.", ("model", "kind"))
+KEY_TOKENS = Metric(
+    "sluice_key_tokens_total",
+    _COUNTER,
+    "The same by key, as it was charged: of a stream that was aborted the prompt and what had been generated.",
+    ("key", "model", "kind"),
+    limit=5000,
+)
+RESERVED = Metric(
+    "sluice_reserved_tokens", _GAUGE, "KV tokens that are reserved for requests at a model's engines.", ("model",)
+)
+CAPACITY = Metric(
+    "sluice_capacity_tokens", _GAUGE, "KV tokens that may be reserved; 0 where the engines do not say.", ("model",)
+)
 TTFT = Metric(
     "sluice_ttft_seconds", _HISTOGRAM, "Streams: time until the first text went to the caller.", (), TTFT_BUCKETS
 )
@@ -118,6 +131,13 @@ LIST_VERSION = Metric(
 ENGINE_UP = Metric(
     "sluice_engine_up", _GAUGE, "1 where an engine is in use, 0 where it is held ill.", ("engine",), across="max"
 )
+LIMITS_SHARED = Metric(
+    "sluice_limits_shared",
+    _GAUGE,
+    "1 while limits are counted in Redis, 0 while it is away and each process goes on with its share.",
+    ("worker",),
+    across="max",
+)
 LOG_LINES_DROPPED = Metric(
     "sluice_log_lines_dropped_total", _COUNTER, "Log lines lost because nobody read them fast enough."
 )
@@ -132,6 +152,7 @@ BUILD_INFO = Metric("sluice_build_info", _GAUGE, "Always 1; the label names the 
 
 CATALOGUE = (
     *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, QUEUE_DEPTH, TOKENS, TTFT, CHUNK_GAP, PHASE_SECONDS),
+    *(KEY_TOKENS, RESERVED, CAPACITY, LIMITS_SHARED),
     *(PLUGIN_RUNS, PLUGIN_SECONDS, BLOCKS, HITS, RELOADS, CONFIG_VERSION, ENGINE_UP),
     *(LIST_ENTRIES, LIST_VERSION),
     *(LOG_LINES_DROPPED, LOOP_LAG, BUILD_INFO),

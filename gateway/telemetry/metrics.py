@@ -48,6 +48,8 @@ class Metrics:
         self._models: frozenset[str] = frozenset()
         self._engines: frozenset[str] = frozenset()
         self._plugins: frozenset[str] = frozenset()
+        self._keys: frozenset[str] = frozenset()
+        self._charged: dict[tuple[str | None, str | None], tuple[int, int]] = {}
         self._lists: frozenset[tuple[str, str]] = frozenset()
         self._series: dict[str, int] = {}
         self._take_over()
@@ -69,13 +71,22 @@ class Metrics:
             if key.name in gauges:
                 self._view[self._table.slot(key)] = nan
 
-    def known(self, *, models: Collection[str], engines: Collection[str] = (), plugins: Collection[str] = ()) -> None:
+    def known(
+        self,
+        *,
+        models: Collection[str],
+        engines: Collection[str] = (),
+        plugins: Collection[str] = (),
+        keys: Collection[str] = (),
+    ) -> None:
         """Say which names labels may take; after a reload again. Engines that are gone lose their series."""
         for engine in self._engines.difference(engines):
             self._view[self._slot(catalogue.ENGINE_UP, engine)] = nan
         self._models, self._engines, self._plugins = frozenset(models), frozenset(engines), frozenset(plugins)
+        self._keys = frozenset(keys)
         self._exchanges.clear()
         self._runs.clear()
+        self._charged.clear()
         for model in self._models:  # series that are there from the start show a rate from the first request on
             self.in_flight(model, 0)
             self.queue_depth(model, 0)
@@ -93,6 +104,10 @@ class Metrics:
             view[slots.prompt] += record.prompt_tokens
         if record.completion_tokens:
             view[slots.completion] += record.completion_tokens
+        if record.key is not None and (record.prompt_tokens or record.completion_tokens):
+            prompt, completion = self._charged.get((record.key, model)) or self._charge(record.key, model)
+            view[prompt] += record.prompt_tokens
+            view[completion] += record.completion_tokens
         if record.first_text_s is not None:
             view[self._ttft + bisect_left(_TTFTS, record.first_text_s)] += 1.0
             view[self._ttft + _TTFT_SUM] += record.first_text_s
@@ -128,6 +143,16 @@ class Metrics:
     def queue_depth(self, model: str, waiting: int) -> None:
         """Say how many requests wait for a place at a model."""
         self._view[self._slot(catalogue.QUEUE_DEPTH, self._model(model))] = waiting
+
+    def reserved(self, model: str, tokens: int, capacity: int | None) -> None:
+        """Say how many KV tokens are reserved at a model, of how many."""
+        name = self._model(model)
+        self._view[self._slot(catalogue.RESERVED, name)] = tokens
+        self._view[self._slot(catalogue.CAPACITY, name)] = capacity or 0
+
+    def limits_shared(self, worker: int, shared: bool) -> None:
+        """Say whether limits are counted in Redis."""
+        self._view[self._slot(catalogue.LIMITS_SHARED, str(worker))] = shared
 
     def engine_up(self, name: str, up: bool) -> None:
         """Say whether an engine is in use."""
@@ -172,6 +197,13 @@ class Metrics:
 
     def _model(self, model: str | None) -> str:
         return NONE if not model else model if model in self._models else OTHER
+
+    def _charge(self, key: str, model: str | None) -> tuple[int, int]:
+        names = key if key in self._keys else OTHER, self._model(model)
+        prompt, completion = (self._slot(catalogue.KEY_TOKENS, *names, kind) for kind in ("prompt", "completion"))
+        if names == (key, model):
+            self._charged[key, model] = prompt, completion
+        return prompt, completion
 
     def _exchange(self, route: str, model: str | None, outcome: str) -> _Slots:
         names = (

@@ -208,7 +208,7 @@ async def test_a_whole_answer_passes_with_its_id_its_times_and_its_usage() -> No
         (record,) = gateway.told.records
         assert (record.status, record.outcome, record.completion_tokens) == (200, "ok", 2)
         assert list(record.phases) == ["auth", "queue", "chain_request", "connect", "first_token", "chain_answer"]
-        assert gateway.live.models["m"].load.in_flight == 0
+        assert gateway.live.models["m"].door.gate.in_flight == 0
 
 
 async def test_a_stream_passes_to_its_done() -> None:

@@ -117,7 +117,7 @@ def test_429_rate_limit_exceeded(fake: FakeVLLM, start_gateway: StartGateway) ->
 
 
 def test_429_queue_full_when_the_model_holds_all_it_can(fake: FakeVLLM, start_gateway: StartGateway) -> None:
-    gateway = start_gateway(configuration([model("smollm2", fake.url, max_in_flight=1)]))
+    gateway = start_gateway(configuration([model("smollm2", fake.url, max_in_flight=1, queue={"length": 0})]))
     gate = fake.gate()
     fake.script(says("a", gate, "b"))
     with gateway.client() as client:
