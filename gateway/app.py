@@ -30,7 +30,7 @@ from gateway.middleware.shaped import Shaped
 from gateway.ops import Lifecycle, Ops
 from gateway.pipeline import Chain
 from gateway.protocol.openai import ROUTES, Ceilings
-from gateway.registry import build_chain, read_tokenizers
+from gateway.registry import chain_of, read_tokenizers
 from gateway.reload import Watch
 from gateway.routes import Routes
 from gateway.settings import ConfigurationError, EngineEntry, Key, Settings
@@ -94,7 +94,7 @@ class Gateway:
         """Read the configuration again: checked first, swapped at once; the last good one stays if it is wrong."""
         try:
             settings = await asyncio.to_thread(self._settings.reread)
-            links = await asyncio.to_thread(build_chain, settings.chain, settings.base, settings.source)
+            links = await asyncio.to_thread(chain_of, settings)
             read = await asyncio.to_thread(read_tokenizers, settings.models, settings.source, self._tokenizers)
         except ConfigurationError as fault:
             self.watch.follow(files_of(self._settings, self.live.chain, self._tokenizers.values()) | set(fault.files))
@@ -247,7 +247,7 @@ def create_app(
     settings: Settings, lifecycle: Lifecycle, output: Output, metrics_dir: Path | None = None, worker: int = 0
 ) -> ASGIApp:
     """Build the application of one worker. Raises ConfigurationError."""
-    chain = Chain(build_chain(settings.chain, settings.base, settings.source), wording_of(settings))
+    chain = Chain(chain_of(settings), wording_of(settings))
     table = Table(metrics_dir / f"worker-{worker}" if metrics_dir else None)
     metrics = Metrics(table, version=__version__)
     tokenizers = read_tokenizers(settings.models, settings.source)

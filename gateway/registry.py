@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from gateway.pipeline import Link
 from gateway.sdk import Options, Plugin
-from gateway.settings import ChainEntry, ConfigurationError, Model
+from gateway.settings import ChainEntry, ConfigurationError, Model, Settings
 from gateway.settings.description import Option, options
 from gateway.settings.faults import Source, Where, did_you_mean, explain
 
@@ -68,16 +68,26 @@ def catalogue() -> list[Described]:
     return described
 
 
-def build_chain(entries: Sequence[ChainEntry], base: Path, source: Source | None = None) -> list[Link]:
+def chain_of(settings: Settings) -> list[Link]:
+    """Make the plugins of a configuration, as ``build_chain`` does. Raises ConfigurationError."""
+    tokenizers = dict.fromkeys(model.tokenizer for model in settings.models if model.tokenizer)
+    return build_chain(settings.chain, settings.base, settings.source, [*tokenizers])
+
+
+def build_chain(
+    entries: Sequence[ChainEntry], base: Path, source: Source | None = None, tokenizers: Sequence[Path] = ()
+) -> list[Link]:
     """Make the configured plugins, in order. It reads files and compiles lists: call it off the event loop.
 
-    ``base`` is the folder that relative paths in options start from, ``source`` where the entries stand.
+    ``base`` is the folder that relative paths in options start from, ``source`` where the entries stand, ``tokenizers``
+    the folders of the models' own.
 
     Raises:
         ConfigurationError: with one line for each fault of each plugin, and the files that their options name.
 
     """
     available = installed()
+    context = {"base": base, "tokenizers": tuple(tokenizers)}
     used: Counter[str] = Counter()
     links: list[Link] = []
     faults: list[tuple[Where, str]] = []
@@ -92,7 +102,7 @@ def build_chain(entries: Sequence[ChainEntry], base: Path, source: Source | None
             faults.append(((*at, "plugin"), str(fault)))
             continue
         try:
-            values = plugin.Options.model_validate(entry.options, context={"base": base})
+            values = plugin.Options.model_validate(entry.options, context=context)
         except ValidationError as error:
             faults += explain(error, plugin.Options, entry.options, (*at, "options"))
             continue

@@ -83,8 +83,8 @@ def built(arguments: argparse.Namespace) -> tuple[Settings, list[Link]]:
     """Read the configuration and build its chain. Raises ConfigurationError."""
     import structlog
 
-    from gateway.registry import build_chain
+    from gateway.registry import chain_of
 
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     settings = warned(settings_of(arguments))
-    return settings, build_chain(settings.chain, settings.base, settings.source)
+    return settings, chain_of(settings)

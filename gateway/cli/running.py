@@ -81,11 +81,11 @@ def serve(arguments: argparse.Namespace) -> int:
 
     from gateway import serving
     from gateway.app import create_app
-    from gateway.registry import build_chain
+    from gateway.registry import chain_of
 
     server = settings.server
     if server.workers > 1:  # faults are told once, not by each worker
-        build_chain(settings.chain, settings.base, settings.source)
+        chain_of(settings)
     given = [f"--{name}={value}" for name, value in server_options(arguments).items()]
     config = [f"--config={settings.file}"] if settings.file else []
     try:
