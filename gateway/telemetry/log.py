@@ -6,7 +6,7 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -15,10 +15,11 @@ from typing import Any, TextIO
 import msgspec
 import structlog
 
-from gateway.record import Record
+from gateway.record import Hit, Record
 from gateway.telemetry.output import Output
 
 _FRAMES = 8
+_SHADOWED = 10  # the audit log has them all
 _LONGEST = 200  # characters of a name that a caller may have made up
 
 
@@ -47,6 +48,7 @@ class AccessLine(msgspec.Struct, omit_defaults=True):
     tags: list[str] = []
     plugin: str | None = None
     rule: str | None = None
+    shadow: list[str] = []
 
 
 _encode = msgspec.json.Encoder().encode
@@ -81,10 +83,17 @@ def access_line(record: Record) -> bytes:
                 tags=record.tags,
                 plugin=record.plugin,
                 rule=record.rule,
+                shadow=_shadowed(record.hits) if record.hits else [],
             )
         )
         + b"\n"
     )
+
+
+def _shadowed(hits: Sequence[Hit]) -> list[str]:
+    """Say what plugins in shadow mode would have done, and by which rules: a few of them."""
+    would = dict.fromkeys(f"{hit.plugin}: {hit.action} {hit.rule}" for hit in hits if hit.shadow)
+    return list(would)[:_SHADOWED]
 
 
 def configure(output: Output, *, level: int = logging.INFO) -> None:

@@ -106,6 +106,14 @@ def test_a_block_names_plugin_and_rule() -> None:
     assert (line["plugin"], line["rule"], line["outcome"]) == ("words", "block.txt:17", "content_filter")
 
 
+def test_what_shadow_mode_would_have_done_is_told_once_for_each_rule_and_bounded() -> None:
+    hits = [Hit("words", f"block.txt:{number % 20}", "block", "request", shadow=True) for number in range(40)]
+    line = told(hits=[Hit("words", "soft.txt:1", "tag", "request"), *hits])
+    assert line["shadow"] == [f"words: block block.txt:{number}" for number in range(10)]
+    assert "rule" not in line
+    assert "shadow" not in told(hits=[Hit("words", "soft.txt:1", "tag", "request")])
+
+
 def test_a_line_stays_small_enough_to_be_written_in_one_piece() -> None:
     line = access_line(Record(model="m" * 100_000, request_id="i" * 128))
     assert len(line) < 4096
