@@ -10,6 +10,7 @@ files are in FILES.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from gateway.registry import catalogue
 from gateway.settings import ENVIRONMENT, PREFIX, models, server_scalars
@@ -94,6 +96,33 @@ def env_example() -> str:
     return "\n".join(lines)
 
 
+CHART_SCHEMA = "helm/sluice/values.schema.json"
+#: Sections of the configuration that are values of the chart, and the keys that are the chart's own business.
+CHART_VALUES: dict[type[BaseModel], frozenset[str]] = {
+    models.Server: frozenset({"host", "port", "drain_s"}),
+    models.Timeouts: frozenset(),
+    models.Model: frozenset({"name", "aliases", "engines"}),
+    models.EngineEntry: frozenset(),
+    models.Key: frozenset(),
+    models.ChainEntry: frozenset(),
+    models.LimitsSettings: frozenset({"redis"}),
+}
+
+
+def chart_schema() -> str:
+    """Return the schema of the chart's values; its definitions ``settings.…`` are the configuration's own."""
+    schema = json.loads((ROOT / CHART_SCHEMA).read_text("utf-8"))
+    wanted = [(model, "validation") for model in CHART_VALUES]
+    found = models_json_schema(wanted, ref_template="#/$defs/settings.{model}")[1]["$defs"]
+    for model, ours in CHART_VALUES.items():
+        section = found[model.__name__]
+        section["properties"] = {name: each for name, each in section["properties"].items() if name not in ours}
+        section["required"] = [name for name in section.get("required", []) if name not in ours]
+    others = {name: each for name, each in schema["$defs"].items() if not name.startswith("settings.")}
+    schema["$defs"] = {**others, **{f"settings.{name}": found[name] for name in sorted(found)}}
+    return json.dumps(schema, indent=1) + "\n"
+
+
 #: page, name of the part -> what makes it
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/configuration.md", "settings"): settings,
@@ -105,7 +134,7 @@ PARTS |= {
     if "<!-- generated: options -->" in page.read_text("utf-8")
 }
 #: file -> what makes it
-FILES: dict[str, Callable[[], str]] = {".env.example": env_example}
+FILES: dict[str, Callable[[], str]] = {".env.example": env_example, CHART_SCHEMA: chart_schema}
 
 
 def with_part(text: str, name: str, part: str) -> str:

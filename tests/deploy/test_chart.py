@@ -12,7 +12,6 @@ import kubernetes_validate  # type: ignore[import-untyped] # it has no stubs
 import pytest
 import yaml
 
-from gateway.settings import models as settings
 from tests.deploy.chart import CHART, EVERYTHING, PROFILES, containers, profile, render, values
 
 KUBERNETES = ("1.29", "1.32", "1.35")
@@ -116,15 +115,13 @@ def test_values_are_short_and_all_of_them_are_in_the_schema() -> None:
     render({"keys": [KEY], "models": [ONE], **values("one-gpu")})
 
 
-def test_the_schema_knows_the_settings_that_are_the_users() -> None:
-    schema = yaml.safe_load((CHART / "values.schema.json").read_text("utf-8"))
-    config = schema["properties"]["config"]["properties"]
-    ours = {"host", "port", "drain_s"}
-    assert set(config["server"]["properties"]) == set(settings.Server.model_fields) - ours
-    assert set(config["timeouts"]["properties"]) == set(settings.Timeouts.model_fields)
-    assert set(schema["$defs"]["key"]["properties"]) == set(settings.Key.model_fields)
-    assert set(schema["$defs"]["entry"]["properties"]) == set(settings.ChainEntry.model_fields)
-    assert set(schema["$defs"]["external"]["properties"]) == set(settings.EngineEntry.model_fields)
+def test_a_typo_in_what_the_gateway_itself_reads_is_refused_too() -> None:
+    assert "rmp" in fault({"models": [ONE], "keys": [{**KEY, "rmp": 5}]})
+    assert "max_in_fligt" in fault({"keys": [KEY], "models": [{**ONE, "options": {"max_in_fligt": 5}}]})
+    assert "lease" in fault({"keys": [KEY], "models": [ONE], "config": {"limits": {"lease": 5}}})
+    assert "drain_s" in fault({"keys": [KEY], "models": [ONE], "config": {"server": {"drain_s": 5}}}), (
+        "the chart sets it"
+    )
 
 
 def test_another_configuration_secret_needs_no_models_and_no_keys() -> None:

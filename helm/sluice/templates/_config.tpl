@@ -18,11 +18,17 @@
 {{- end -}}
 {{- $config := dict "server" $server "timeouts" .Values.config.timeouts "models" $models "keys" .Values.keys "chain" .Values.config.chain -}}
 {{- $gateways := ternary .Values.gateway.replicas .Values.autoscaling.gateway.max (eq .Values.autoscaling.mode "none") -}}
+{{- $url := "" -}}
 {{- if .Values.redis.enabled -}}
-{{- $_ := set $config "limits" (dict "replicas" $gateways "redis" (printf "redis://%s-redis.%s.svc:6379/0" (include "sluice.fullname" .) .Release.Namespace)) -}}
+{{- $url = printf "redis://%s-redis.%s.svc:6379/0" (include "sluice.fullname" .) .Release.Namespace -}}
 {{- else if .Values.redis.externalUrlSecret.name -}}
-{{- $_ := set $config "limits" (dict "replicas" $gateways "redis" "${SLUICE_REDIS_URL}") -}}
+{{- $url = "${SLUICE_REDIS_URL}" -}}
 {{- end -}}
+{{- $limits := deepCopy .Values.config.limits -}}
+{{- if $url -}}
+{{- $limits = mergeOverwrite (dict "replicas" $gateways) $limits (dict "redis" $url) -}}
+{{- end -}}
+{{- with $limits -}}{{- $_ := set $config "limits" . -}}{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config.extra) | toYaml -}}
 {{- end }}
 
