@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from gateway.errors import EngineError, NoEngineAvailable
@@ -45,7 +46,9 @@ class Host:
             exchange.record.completion_tokens += answer.usage.completion_tokens or 0
         return answer.body
 
-    async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
+    async def count_tokens(
+        self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None
+    ) -> int:
         """Count with the model's own tokenizer, else the engine's; messages with their template. Raises Failure."""
         if isinstance(text, str):
             part: dict[str, Any] = {"prompt": text}
@@ -58,6 +61,19 @@ class Host:
         limit = self._live.timeouts.connect + self._live.timeouts.idle
         body = await asking.ask(self._model.engines, "/tokenize", part, self._model.name, exchange.id, limit)
         return int(body["count"])
+
+    async def embed(self, exchange: Exchange, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """Have a model make a vector of each text. Raises Failure."""
+        if (found := self._live.models.get(model)) is None:
+            raise NoEngineAvailable(f"There is no model {model!r} to make embeddings.")
+        left = self._live.timeouts.total - (asyncio.get_running_loop().time() - self._began)
+        sent = {"input": list(texts)}
+        exchange.record.asks += 1
+        body = await asking.ask(found.engines, "/v1/embeddings", sent, found.name, exchange.id, left)
+        try:
+            return [each["embedding"] for each in sorted(body["data"], key=itemgetter("index"))]
+        except (KeyError, TypeError):
+            raise EngineError("The model's server gave no embeddings.") from None
 
     def window(self, exchange: Exchange) -> int | None:  # noqa: ARG002 - a host's signature
         """Return the shortest window of the model's engines, in tokens; None where none has told it."""
@@ -79,7 +95,12 @@ class _Gone:
         self,
         exchange: Exchange,  # noqa: ARG002 - likewise
         text: str | Sequence[Mapping[str, Any]],  # noqa: ARG002 - likewise
+        tools: Sequence[Any] | None = None,  # noqa: ARG002 - likewise
     ) -> int:
+        """Refuse."""
+        raise NoEngineAvailable("The exchange is over.")
+
+    async def embed(self, exchange: Exchange, model: str, texts: Sequence[str]) -> list[list[float]]:  # noqa: ARG002
         """Refuse."""
         raise NoEngineAvailable("The exchange is over.")
 

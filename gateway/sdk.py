@@ -61,8 +61,13 @@ class Host(Protocol):
     def ask(self, exchange: Exchange, request: dict[str, Any]) -> Awaitable[dict[str, Any]]:
         """Send a request to its model and return the whole answer; raises Failure."""
 
-    def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> Awaitable[int]:
+    def count_tokens(
+        self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None
+    ) -> Awaitable[int]:
         """Count a text, or rendered messages, with the model's tokenizer; raises Failure."""
+
+    def embed(self, exchange: Exchange, model: str, texts: Sequence[str]) -> Awaitable[list[list[float]]]:
+        """Return a vector for each text, from a model that makes embeddings; raises Failure."""
 
     def window(self, exchange: Exchange) -> int | None:
         """Return the length of the model's window in tokens, None where no engine has told it."""
@@ -129,9 +134,15 @@ class Exchange:
         """Send a request to the model again, within the exchange's deadline and budget."""
         return self.host.ask(self, request)
 
-    def count_tokens(self, text: str | Sequence[Mapping[str, Any]]) -> Awaitable[int]:
-        """Count a text (or messages, rendered with the request's tools) with the model's tokenizer."""
-        return self.host.count_tokens(self, text)
+    def count_tokens(
+        self, text: str | Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None
+    ) -> Awaitable[int]:
+        """Count a text (or a chat, rendered with these tools or the request's) with the model's tokenizer."""
+        return self.host.count_tokens(self, text, tools)
+
+    def embed(self, model: str, texts: Sequence[str]) -> Awaitable[list[list[float]]]:
+        """Have a model of the gateway make a vector of each text."""
+        return self.host.embed(self, model, texts)
 
     @property
     def window(self) -> int | None:

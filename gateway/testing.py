@@ -78,9 +78,9 @@ async def play(
 
     ``answer`` is a text in one piece or several, a whole body, or the failure in its place. It is streamed unless the
     request says ``"stream": False``, a plugin needs the whole answer, or it is a body. ``again`` is what
-    ``exchange.ask`` returns, call by call; ``exchange.count_tokens`` counts words; ``window`` is the model's,
-    ``filled`` the fields of the request that the gateway set, not the caller. An exception that is no Failure is a
-    bug of the plugin and comes out as it is.
+    ``exchange.ask`` returns, call by call; ``exchange.count_tokens`` counts words, ``exchange.embed`` letters;
+    ``window`` is the model's, ``filled`` the fields of the request that the gateway set, not the caller. An exception
+    that is no Failure is a bug of the plugin and comes out as it is.
     """
     plugins = [plugin] if isinstance(plugin, Plugin) else list(plugin)
     for each in plugins:
@@ -205,8 +205,14 @@ class _Host:
             raise answer
         return _body(exchange.route, answer)
 
-    async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
-        del exchange
+    async def embed(self, exchange: Exchange, model: str, texts: Sequence[str]) -> list[list[float]]:
+        del exchange, model
+        return [[float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+
+    async def count_tokens(
+        self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None
+    ) -> int:
+        del exchange, tools
         return (
             len(text.split()) if isinstance(text, str) else sum(len(str(each.get("content")).split()) for each in text)
         )

@@ -18,7 +18,10 @@ Message = dict[str, Any]
 
 
 class Conversation:
-    """Messages, and every shortening of them. ``steps`` says how many there are before texts have to be cut."""
+    """Messages, and every shortening of them. ``steps`` says how many there are before texts have to be cut.
+
+    ``cutters`` are those texts, each by the index of its message and of its part.
+    """
 
     def __init__(self, messages: Sequence[Message], way: Way, mark: str, outliers: int) -> None:
         self._messages, self._mark = messages, mark
@@ -34,7 +37,7 @@ class Conversation:
         self._of_turns = len(earlier)
         self.steps = len(self._spare)
         kept = [*(steps[:1] if self._asked else []), *steps[-1:]]
-        self._cutters = {
+        self.cutters = {
             (at, part): Cutter(text, way, mark, outliers)
             for at in sorted({at for group in kept for at in group})
             if messages[at].get("role") in ("user", *_RESULTS)
@@ -44,7 +47,7 @@ class Conversation:
     @property
     def longest(self) -> int:
         """Return the length of the longest text that can be cut, 0 where there is none."""
-        return max((len(cutter.text) for cutter in self._cutters.values()), default=0)
+        return max((len(cutter.text) for cutter in self.cutters.values()), default=0)
 
     def without(self, steps: int, length: int | None = None) -> list[Message]:
         """Return the messages without the first ``steps`` that can be spared, no text of the others over ``length``."""
@@ -60,7 +63,7 @@ class Conversation:
 
     def _cut(self, length: int) -> dict[int, dict[int, str]]:
         texts: dict[int, dict[int, str]] = {}
-        for (at, part), cutter in self._cutters.items():
+        for (at, part), cutter in self.cutters.items():
             if len(cutter.text) > length:
                 texts.setdefault(at, {})[part] = cutter.cut(length)
         return texts

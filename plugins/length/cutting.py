@@ -33,20 +33,22 @@ class Cutter:
         return self._kept(length, mark)
 
     @cached_property
-    def _parts(self) -> list[str]:
+    def parts(self) -> list[str]:
+        """The sentences."""
         return [self.text[start:end] for start, end in sentences(self.text)]
 
     @cached_property
-    def _order(self) -> list[int]:
-        return ranked(self._parts, self._outliers)
+    def order(self) -> list[int]:
+        """The sentences' indices, the dearest first; whoever knows better sets it before the first cut."""
+        return ranked(self.parts, self._outliers)
 
     def _kept(self, length: int, mark: str) -> str:
-        parts = self._parts
+        parts = self.parts
         if len(parts) < 2 or len(parts[0]) + len(mark) + len(parts[-1]) > length:
             return _ends(parts[0], parts[-1] if len(parts) > 1 else parts[0], length, mark)
         left = length - len(mark)
         kept = set()
-        for at in self._order:
+        for at in self.order:
             cost = len(parts[at]) + (len(mark) if 0 < at < len(parts) - 1 else 0)  # each may open one more gap
             if cost <= left:
                 kept.add(at)

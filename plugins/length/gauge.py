@@ -8,12 +8,15 @@ from typing import Any
 
 from gateway.sdk import Exchange, Refused
 from plugins.length.conversation import Message, characters
+from plugins.length.forms import plain
 
 #: What a chat template adds, at most: once (the usual system prompt, dates), and for each message.
 _TEMPLATE = 256
 _MESSAGE = 16
 #: Requests with one of these have a prompt that only the engine can measure.
-_UNSEEN = frozenset({"tools", "functions", "documents", "chat_template_kwargs", "mm_processor_kwargs"})
+_UNSEEN = frozenset(
+    {"tools", "functions", "documents", "chat_template_kwargs", "mm_processor_kwargs", "previous_response_id"}
+)
 
 Prompt = str | Sequence[Message]
 
@@ -33,6 +36,7 @@ class Gauge:
 
     exchange: Exchange
     limits: Limits
+    tools: Sequence[Any] | None = None  # beside the prompt, where its route has them in another form than a chat
     tokens: int = 0
     characters: int = 0
     size: float = 0.0
@@ -43,7 +47,8 @@ class Gauge:
         self.characters = len(prompt) if isinstance(prompt, str) else characters(prompt)
         self.size = 0.0 if limits.characters is None else self.characters / limits.characters
         if limits.tokens is not None:
-            self.tokens = await self.exchange.count_tokens(prompt)
+            counted = prompt if isinstance(prompt, str) else plain(prompt)
+            self.tokens = await self.exchange.count_tokens(counted, self.tools)
             self.size = max(self.size, self.tokens / limits.tokens)
         return self.size
 
@@ -78,7 +83,7 @@ def at_most(request: Mapping[str, Any], prompt: Prompt) -> int | None:
         return None
     found = _TEMPLATE
     for message in prompt:
-        if len(message) != 2 or not isinstance(content := message.get("content"), str):
+        if len(message) - ("_at" in message) != 2 or not isinstance(content := message.get("content"), str):
             return None
         found += len(content.encode()) + _MESSAGE
     return found

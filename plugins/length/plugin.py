@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+import structlog
 from pydantic import Field
 
-from gateway.sdk import Exchange, Hit, Options, Plugin, Refused
+from gateway.sdk import Exchange, Failure, Hit, Options, Plugin, Refused
 from plugins.length.conversation import Conversation, characters
 from plugins.length.cutting import Cutter, Way
+from plugins.length.forms import CHAT, MESSAGES, RESPONSES, conversed
 from plugins.length.gauge import Gauge, Limits, Prompt, at_most, check_ids
+from plugins.length.ranking import ranked_by
 from plugins.length.search import longest_fit
 
-_CHAT = "/v1/chat/completions"
+_log = structlog.get_logger()
+
 _COMPLETIONS = "/v1/completions"
-_ASKED = ("max_completion_tokens", "max_tokens")
+_ROUTES = (CHAT, _COMPLETIONS, RESPONSES, MESSAGES)
+_ASKED = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_AT_ONCE = 64  # sentences that an embeddings model is given
+_MOST = 512  # of a text; of one that has more, words tell likeness
 _LONG = 20_000  # characters; more are cut in a thread
 _TAG = "prompt_cut"
 
@@ -33,6 +40,9 @@ class LengthOptions(Options):
     outliers: int = Field(
         default=3, ge=0, description="semantic: sentences kept first, being the least like the first sentence"
     )
+    embeddings: str | None = Field(
+        default=None, description="semantic: a model of this gateway whose embeddings tell likeness; null: words do"
+    )
     answer_tokens: int = Field(
         default=256,
         ge=1,
@@ -47,6 +57,7 @@ class Part(NamedTuple):
     param: str
     prompt: Prompt
     put: Callable[[Any], None]
+    tools: Sequence[Any] | None = None
 
 
 class Length(Plugin):
@@ -57,7 +68,7 @@ class Length(Plugin):
 
     def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
         """Let pass at once what is short at a glance; have the rest counted. Raises Refused."""
-        if exchange.route not in (_CHAT, _COMPLETIONS):
+        if exchange.route not in _ROUTES:
             return None
         request = exchange.request
         limits = self._limits(exchange, request)
@@ -77,8 +88,9 @@ class Length(Plugin):
         return Limits(tokens, options.max_characters, window)
 
     async def _fit(self, exchange: Exchange, request: dict[str, Any], limits: Limits, parts: list[Part]) -> None:
-        gauge, most = Gauge(exchange, limits), 0
+        most = 0
         for part in parts:
+            gauge = Gauge(exchange, limits, part.tools)
             over = await gauge.measure(part.prompt)
             if over > 1:
                 refusal = gauge.refusal(part.param)
@@ -96,6 +108,7 @@ class Length(Plugin):
         mark, outliers = self.options.mark, self.options.outliers
         if isinstance(prompt, str):
             cutter = Cutter(prompt, way, mark, outliers)
+            await self._rank(gauge.exchange, [cutter])
             return await _longest(gauge, cutter.cut, (1, len(prompt)), over, long=len(prompt)) or _refuse(refusal)
         conversation = Conversation(prompt, way, mark, outliers)
         steps, long = conversation.steps, characters(prompt)
@@ -104,9 +117,30 @@ class Length(Plugin):
             if whole is not None:
                 return whole
             over = gauge.size  # without any of them
+        await self._rank(gauge.exchange, conversation.cutters.values())
         lengths = (1, conversation.longest)
         cut = await _longest(gauge, lambda length: conversation.without(steps, length), lengths, over, long=long)
         return cut or _refuse(refusal)
+
+    async def _rank(self, exchange: Exchange, cutters: Iterable[Cutter]) -> None:
+        """Have a model say which sentences are alike, if one is named; where it fails words do, and it is told."""
+        if (model := self.options.embeddings) is None or self.options.strategy != "semantic":
+            return
+        for cutter in cutters:
+            parts = cutter.parts
+            if not 2 < len(parts) <= _MOST:
+                continue
+            try:
+                pieces = [
+                    await exchange.embed(model, parts[at : at + _AT_ONCE]) for at in range(0, len(parts), _AT_ONCE)
+                ]
+            except Failure as failure:
+                _log.warning("length", said=f"no embeddings of {model}: {failure}; words tell likeness instead")
+                exchange.hit(Hit(self.name, "length:no_embeddings", "tag", "request"))
+                return
+            vectors = [vector for piece in pieces for vector in piece]
+            if len(vectors) == len(parts):
+                cutter.order = await asyncio.to_thread(ranked_by, vectors, self.options.outliers)
 
 
 async def _longest(
@@ -134,10 +168,9 @@ def _refuse(refusal: Refused) -> Prompt:
 
 def _parts(route: str, request: dict[str, Any], limits: Limits) -> Iterator[Part]:
     """Go through the prompts of a request. What is malformed is the engine's to refuse."""
-    if route == _CHAT:
-        messages = request.get("messages")
-        if isinstance(messages, list) and messages and all(isinstance(message, dict) for message in messages):
-            yield Part("messages", messages, lambda shorter: request.update(messages=shorter))
+    if route != _COMPLETIONS:
+        if (found := conversed(route, request)) is not None:
+            yield Part(found.param, found.messages, found.put, found.tools)
         return
     prompts = request.get("prompt")
     if isinstance(prompts, str):

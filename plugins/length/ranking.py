@@ -1,4 +1,4 @@
-"""In which order sentences are kept: first what is least like the others, by n-gram TF-IDF.
+"""In which order sentences are kept: first what is least like the others, by TF-IDF or by embeddings.
 
 A long text says most things more than once; what it says once, in words of its own, is what cannot be spared. Words are
 compared where a script parts them by spaces, pairs of characters where it does not (Chinese, Japanese, Thai): no
@@ -8,6 +8,7 @@ dictionary, no model.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -39,19 +40,43 @@ def ranked(parts: Sequence[str], outliers: int) -> list[int]:
     First and last lead; then come the ``outliers`` that are least like the first, then the others, the least like the
     text as a whole before. What holds no words is last.
     """
-    if len(parts) < 3:
-        return list(range(len(parts)))
     vectors = _vectors([terms(part) for part in parts])
     whole: dict[str, float] = {}
     for vector in vectors:
         for term, weight in vector.items():
             whole[term] = whole.get(term, 0.0) + weight
-    norm = math.sqrt(sum(weight * weight for weight in whole.values())) or 1.0
-    unlike = [(len(vector) < _FEW, _dot(vector, whole) / norm) for vector in vectors]
-    first = vectors[0]
-    rest = sorted(range(1, len(parts) - 1), key=lambda at: (unlike[at][0], _dot(vectors[at], first), unlike[at], at))
-    leading, others = rest[:outliers], rest[outliers:]
-    return [0, len(parts) - 1, *leading, *sorted(others, key=lambda at: (*unlike[at], at))]
+    first = vectors[0] if vectors else {}
+    likeness = [(len(vector) < _FEW, _dot(vector, first), _dot(vector, whole)) for vector in vectors]
+    return _order(likeness, outliers)
+
+
+def ranked_by(vectors: Sequence[Sequence[float]], outliers: int) -> list[int]:
+    """Return what ``ranked`` does, likeness being that of embeddings, one for each part."""
+    units = [[value / length for value in vector] for vector in vectors if (length := math.hypot(*vector) or 1.0)]
+    whole = [math.fsum(column) for column in zip(*units, strict=True)]
+    return _order([(False, _cosine(unit, units[0]), _cosine(unit, whole)) for unit in units], outliers)
+
+
+def _order(likeness: Sequence[tuple[bool, float, float]], outliers: int) -> list[int]:
+    """Order parts by (is it hardly a sentence, how like is it to the first, how like to all)."""
+    count = len(likeness)
+    if count < 3:
+        return list(range(count))
+
+    def to_the_first(at: int) -> tuple[bool, float, float, int]:
+        empty, first, whole = likeness[at]
+        return empty, first, whole, at
+
+    def to_the_whole(at: int) -> tuple[bool, float, int]:
+        empty, _, whole = likeness[at]
+        return empty, whole, at
+
+    rest = sorted(range(1, count - 1), key=to_the_first)
+    return [0, count - 1, *rest[:outliers], *sorted(rest[outliers:], key=to_the_whole)]
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(map(operator.mul, one, other))
 
 
 def _vectors(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugins.length.kept import kept
+from loadtests.bench.length import kept
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])

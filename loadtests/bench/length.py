@@ -1,6 +1,6 @@
 """How often each way of cutting keeps the sentence that holds the answer; docs/plugins/length.md shows the table.
 
-python -m tests.plugins.length.kept
+python -m loadtests.bench.length
 
 The texts are made here, from a fixed seed, or are Python's own manual (``pydoc_data.topics``); the sentence is put in
 at a random place, but neither first nor last. ``own`` puts nothing in: the answer is any sentence of the manual.
