@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from plugins.clean_text.patterns import compile_pattern, special
+from plugins.clean_text.patterns import SPECIAL, compile_pattern, is_plain, special
+from plugins.clean_text.tokens import OPEN, Tokens
 
 _EMOJI_LETTER = "\u2139"  # a letter by its category, and an emoji with a selector
 
@@ -21,51 +22,74 @@ class Cut(NamedTuple):
 
 
 class Patterns:
-    """The compiled patterns for one choice of options, and what becomes of a template's token."""
+    """What to look for with one choice of options, and what becomes of a template's token.
 
-    def __init__(self, max_marks: int, token: Callable[[str], str] | None) -> None:
+    ``token`` rewrites one, None leaves all alone; ``own`` are the model's own beside the families'. ``wide``:
+    full-width forms count too.
+    """
+
+    def __init__(
+        self, max_marks: int, token: Callable[[str], str] | None, own: Iterable[str] = (), *, wide: bool = False
+    ) -> None:
         self.max_marks, self.token = max_marks, token
-        self.open = compile_pattern(tokens=token is not None, final=False).match
-        self.final = compile_pattern(tokens=token is not None, final=True).match
+        self.tokens = Tokens(own if token is not None else (), wide=wide)
+        self.starts = self.tokens.starts if token is not None else frozenset()
+        self.open = compile_pattern(final=False).match
+        self.final = compile_pattern(final=True).match
+        more = "".join(sorted(start for start in self.starts if special(start) is None))
+        self.special = re.compile(f"[{SPECIAL}{re.escape(more)}]").search if more else special
+        self._more = re.compile(f"[{re.escape(more)}]").search if more else None
+
+    def is_plain(self, text: str) -> bool:
+        """Return True for a text (of one code point or more) in which nothing is to be done."""
+        return is_plain(text) and (self._more is None or self._more(text) is None)
 
 
 class Cleaner:
-    """Reads a text from left to right and remembers of it what the next piece needs: the last base and its marks."""
+    """Reads a text from left to right and remembers of it what the next piece needs: its end, and that one's marks."""
 
     __slots__ = ("_last", "_marks", "_patterns")
 
     def __init__(self, patterns: Patterns) -> None:
         self._patterns = patterns
-        self._last, self._marks = "", 0
+        self._last, self._marks = "", 0  # the end of what is left, as far as a token reaches
 
     def passed(self, text: str) -> None:
         """Take note of plain text that needed no look."""
         self._last, self._marks = text, 0
 
+    def _left(self, text: str) -> None:
+        if text:
+            self._last, self._marks = (self._last + text)[-self._patterns.tokens.longest :], 0
+
     def cuts(self, text: str, *, final: bool = True) -> tuple[list[Cut], int]:
         """Return what is to be cut from a text, and from where on it must wait for more (its length: nothing)."""
         found: list[Cut] = []
-        look = self._patterns.final if final else self._patterns.open
+        patterns, far = self._patterns, self._patterns.tokens.longest
+        look = patterns.final if final else patterns.open
         done = at = 0
-        while (next_special := special(text, at)) is not None:
+        while (next_special := patterns.special(text, at)) is not None:
             at = next_special.start()
-            match = look(text, at)
-            if match is None:
+            if text[at] in patterns.starts:
+                end, token = patterns.tokens.look(text, at, final=final)
+                kind: str | None = "open" if end == OPEN else "token" if end else None
+            else:
+                match = look(text, at)
+                end, token, kind = (match.end(), match[0], match.lastgroup) if match is not None else (0, "", None)
+            if kind is None:
                 at += 1
                 continue
-            if at > done:
-                self.passed(text[at - 1])
-            if match.lastgroup == "open":
+            self._left(text[max(done, at - far) : at])
+            if kind == "open":
                 return found, at
-            cut = self._cut(match.lastgroup, match[0], at, match.end())
+            cut = self._cut(kind, token, at, end)
             if cut is not None:
                 found.append(cut)
-            done = at = match.end()
-        if len(text) > done:
-            self.passed(text[-1])
+            done = at = end
+        self._left(text[max(done, len(text) - far) :])
         return found, len(text)
 
-    def _cut(self, kind: str | None, text: str, start: int, end: int) -> Cut | None:
+    def _cut(self, kind: str, text: str, start: int, end: int) -> Cut | None:
         if kind in {"control", "tag"}:
             return Cut(start, end, "")
         if kind == "joiner":
@@ -76,14 +100,15 @@ class Cleaner:
             return Cut(start + kept, end, "") if end - start > kept else None
         if kind == "selector":
             kept = int(self._takes_selector())
-            self._last = text[-1]
+            self._last += text[-1]
             return Cut(start + kept, end, "") if end - start > kept else None
         if kind == "token" and self._patterns.token is not None:
             new = self._patterns.token(text)
-            if new:
-                self.passed(new)
+            if not new and self._patterns.tokens.is_open_after(self._last):
+                new = " "  # or what stands around it would be a token
+            self._left(new)
             return Cut(start, end, new, token=True)
-        self.passed(text)  # a flag
+        self._left(text)  # a flag
         return None
 
     def _takes_selector(self) -> bool:

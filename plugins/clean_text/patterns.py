@@ -17,27 +17,15 @@ CONTROLS = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _CSI = r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}"
 _STRINGS = rf"\x1b[PX\]^_][^\x07\x1b\x9c]{{0,{_STRING}}}"
 ESCAPES = rf"{_CSI}[@-~]?|{_STRINGS}(?:\x07|\x1b\\|\x9c)|\x1b[ -/]{{0,8}}[0-~]?"
-_OPEN_ESCAPES = rf"{_CSI}|{_STRINGS}\x1b?|\x1b[ -/]{{0,8}}"
+OPEN_ESCAPES = rf"{_CSI}|{_STRINGS}\x1b?|\x1b[ -/]{{0,8}}"
 
 SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 JOINERS = "\u200b-\u200f\u2060\ufeff"
+#: Removed wherever it stands in a token: what is no more than hidden there. Without what escapes begin with.
+REMOVED = (
+    f"\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9a\x9c-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f{SELECTORS}"
+)
 _FLAG = "\U0001f3f4[\U000e0020-\U000e007e]"
-
-#: Tokens of chat templates: ChatML, Llama, Phi, GLM, Qwen, Command, gpt-oss, DeepSeek in two forms; then Llama 2,
-#: Mistral, Gemma, ChatGLM by name. <s> and </s> are left alone: they are HTML too.
-_NAME = "[^<>|｜\\s\\[\\]]"
-_NAMED = (
-    *("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]"),
-    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[gMASK]", "[sMASK]"),
-    *("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>"),
-)
-TOKENS = "|".join([rf"<[|｜]{_NAME}{{1,48}}[|｜]>", *map(re.escape, _NAMED)])
-_OPEN_TOKENS = "|".join(
-    [
-        rf"<(?:[|｜]{_NAME}{{0,48}}[|｜]?)?",
-        *map(re.escape, sorted({name[:end] for name in _NAMED for end in range(1, len(name))}, key=len, reverse=True)),
-    ]
-)
 
 
 def _marks() -> str:
@@ -56,17 +44,15 @@ def _marks() -> str:
 MARKS = _marks()
 
 
-def compile_pattern(*, tokens: bool, final: bool) -> re.Pattern[str]:
+def compile_pattern(*, final: bool) -> re.Pattern[str]:
     """Compile what has to be looked at; the group's name says what it is.
 
     Where the text goes on (not ``final``), "open" is what only more text can decide; it comes first, so that nothing
     is taken for less than it may become.
     """
-    cut = [_OPEN_ESCAPES, _FLAG + "{0,32}", *([_OPEN_TOKENS] if tokens else [])]
     alternatives = [
-        *([] if final else [rf"(?P<open>(?:{'|'.join(cut)})\Z)"]),
+        *([] if final else [rf"(?P<open>(?:{OPEN_ESCAPES}|{_FLAG}{{0,32}})\Z)"]),
         f"(?P<control>{ESCAPES}|{CONTROLS})",
-        *([f"(?P<token>{TOKENS})"] if tokens else []),
         f"(?P<flag>{_FLAG}{{1,32}}\U000e007f)",
         "(?P<tag>[\U000e0000-\U000e007f]+)",
         f"(?P<selector>[{SELECTORS}]+)",
@@ -77,15 +63,16 @@ def compile_pattern(*, tokens: bool, final: bool) -> re.Pattern[str]:
 
 
 # Where there is nothing of this, nothing is to be done. Of the astral planes only emoji are known to be harmless.
-_SPECIAL = (
-    f"<\\[{CONTROLS[1:-1]}{JOINERS}"
+SPECIAL = (
+    f"<\\[＜［{CONTROLS[1:-1]}{JOINERS}"
     + "".join(re.findall("[\u0300-\uffff]-[\u0300-\uffff]", MARKS))
     + "\ufe00-\ufe0f\U00010000-\U0001f2ff\U0001f3f4\U000e0000-\U000effff"
 )
-special = re.compile(f"[{_SPECIAL}]").search
+special = re.compile(f"[{SPECIAL}]").search
 #: What most texts are made of, none of it special: quicker to confirm than the special is to miss.
 _usual = re.compile(
-    "[\t\n\r -;=-Z\\\\-~\u4e00-\u9fff\u3001-\u3029\uff01-\uff5e\u2010-\u2027\xa0-\xac\u2190-\u27bf]+"
+    "[\t\n\r -;=-Z\\\\-~\u4e00-\u9fff\u3001-\u3029\uff01-\uff1b\uff1d-\uff3a\uff3c-\uff5e\u2010-\u2027\xa0-\xac"
+    "\u2190-\u27bf]+"
 ).fullmatch
 _DELETED = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
 

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
-from gateway.sdk import Blocked, Channel, Edit, Exchange, Options, Plugin, Reading, Refused, Text, TextFilter
+from gateway.sdk import (
+    Blocked,
+    Channel,
+    ConfigPath,
+    Edit,
+    Exchange,
+    Options,
+    Plugin,
+    Reading,
+    Refused,
+    Text,
+    TextFilter,
+)
 from plugins.clean_text.cleaner import Cleaner, Cut, Patterns
-from plugins.clean_text.patterns import is_plain
+from plugins.clean_text.tokens import own_tokens, removable
 
 _LONG = 32_768  # code points that are not plain; more are cleaned in a thread
+_HELD = 1024  # code points that wait; only what is removed, inside a token, can be so many
 _RULE = "clean_text:special_token"
+_HELD_TOO_LONG = "clean_text:held_too_long"
 _REFUSED = "The request contains control tokens of a chat template."
+
+_BRACKETS = frozenset("<[＜［")  # what no ordinary text has, but for the ASCII ones
 
 NO_EDITS: tuple[Edit, ...] = ()
 
@@ -30,6 +46,20 @@ class CleanTextOptions(Options):
         default="escape",
         description="tokens of chat templates: defused in requests and removed from answers, or blocked",
     )
+    tokens: tuple[Annotated[str, Field(min_length=3, max_length=64)], ...] = Field(
+        default=(), description="further tokens of the models, beside the common families'"
+    )
+    tokenizers: tuple[ConfigPath, ...] | None = Field(
+        default=None,
+        validate_default=True,
+        description="folders with a model's `tokenizer.json` or `tokenizer_config.json`, whose control tokens count "
+        "too; if not said, what the models of the configuration have as `tokenizer`",
+    )
+
+    @field_validator("tokenizers", mode="before")
+    @classmethod
+    def _of_the_models(cls, tokenizers: Any, info: ValidationInfo) -> Any:
+        return (info.context or {}).get("tokenizers", ()) if tokenizers is None else tokenizers
 
 
 class CleanText(Plugin):
@@ -40,18 +70,20 @@ class CleanText(Plugin):
 
     def __init__(self, options: CleanTextOptions) -> None:
         super().__init__(options)
-        tokens = options.special_tokens != "off"
-        self._request = Patterns(options.max_marks, _defused if tokens else None)
-        self._answer = Patterns(options.max_marks, _removed if tokens else None)
+        on = options.special_tokens != "off"
+        folders = options.tokenizers or ()
+        own = frozenset(options.tokens).union(*map(own_tokens, folders)) if on else frozenset()
+        self._request = Patterns(options.max_marks, _defused if on else None, own, wide=True)
+        self._answer = Patterns(options.max_marks, _removed if on else None, removable(own))
         self._block = options.special_tokens == "block"
         hooks = {"request": ("on_request",), "answer": ("text_filter", "is_clean")}
         self.idle = [hook for direction, its in hooks.items() if direction not in options.directions for hook in its]
 
     def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
         """Clean every text of the request; most need no more than a look."""
-        if self.is_clean(exchange.reading()):
+        if _is_clean(self._request, exchange.reading()):
             return None
-        texts = [text for text in exchange.texts() if text.text and not is_plain(text.text)]
+        texts = [text for text in exchange.texts() if text.text and not self._request.is_plain(text.text)]
         if sum(len(text.text) for text in texts) > _LONG:
             return self._in_thread(texts)
         for text in texts:
@@ -76,25 +108,27 @@ class CleanText(Plugin):
         return CleanFilter(self._answer, block=self._block)
 
     def is_clean(self, text: Reading) -> bool:
-        """Say that nothing is to be done: at a look for a text of ordinary characters."""
-        if text.ordinary:
-            return "<" not in text.text and "[" not in text.text
-        return is_plain(text.text)
+        """Say that nothing is to be done in an answer."""
+        return _is_clean(self._answer, text)
 
 
 class CleanFilter:
-    """Cleans one channel; holds back only what a longer text may turn into an escape, a flag or a token."""
+    """Cleans one channel; holds back only what a longer text may turn into an escape, a flag or a token.
 
-    __slots__ = ("_block", "_cleaner", "_fed", "_held", "_patterns")
+    Raises Blocked where a token is to be, and where nothing but what is removed makes the text that waits longer than
+    any of these.
+    """
+
+    __slots__ = ("_block", "_cleaner", "_fed", "_held", "_plain")
 
     def __init__(self, patterns: Patterns, *, block: bool) -> None:
-        self._cleaner, self._block = Cleaner(patterns), block
+        self._cleaner, self._block, self._plain = Cleaner(patterns), block, patterns.is_plain
         self._held, self._fed = "", 0
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Return what may be shown now, cleaned."""
         self._fed += len(text)
-        if not self._held and is_plain(text):
+        if not self._held and self._plain(text):
             self._cleaner.passed(text)
             return text, NO_EDITS
         return self._step(self._held + text, final=False)
@@ -117,9 +151,17 @@ class CleanFilter:
             parts += [text[done : cut.start], cut.new]
             edits.append(Edit(base + cut.start, base + cut.end, cut.new))
             done = cut.end
-        if not edits:
-            return text[:end], NO_EDITS
-        return "".join([*parts, text[done:end]]), edits
+        shown = "".join([*parts, text[done:end]]) if edits else text[:end]
+        if len(self._held) > _HELD:
+            raise Blocked(_HELD_TOO_LONG, shown=shown, edits=edits)
+        return shown, edits or NO_EDITS
+
+
+def _is_clean(patterns: Patterns, text: Reading) -> bool:
+    """Say that nothing is to be done: at a look for a text of ordinary characters."""
+    if text.ordinary and patterns.starts <= _BRACKETS:
+        return "<" not in text.text and "[" not in text.text
+    return patterns.is_plain(text.text)
 
 
 def _defused(token: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from time import process_time
 
 import pytest
 from hypothesis import example, given, settings
@@ -49,6 +50,12 @@ PARTS = (
         "\ufe0e",
         "❤",
         "🏴",
+        "[IN",
+        "ST]",
+        "<|im_",
+        "end|>",
+        "<|x|>",
+        "＜",
     ),
     *(
         "\U000e0067",
@@ -160,3 +167,60 @@ def test_a_flood_cut_into_pieces_is_capped() -> None:
     assert clean_in_pieces(["Z", *["\u0301"] * 40, "x"]) == "Z" + "\u0301" * 4 + "x"
     assert clean_in_pieces(["👨", "\u200d", "👩"]) == "👨\u200d👩"
     assert clean_in_pieces(["e", "\u0301"]) == "e\u0301"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<",
+        "<\0",
+        "[\0\0",
+        "<|\0a",
+        "<|\0[",
+        "[\x1b[",
+        "[IN\u202e",
+        "<|\x1b]",
+        "Z\u0301",
+        "\x1b]",
+        "🏴\U000e0067",
+        "<|x|>",
+    ],
+)
+def test_a_text_made_against_it_costs_linear_time(unit: str) -> None:
+    patterns = Patterns(4, lambda _: "", wide=True)
+
+    def cost(times: int) -> float:
+        began = process_time()
+        Cleaner(patterns).cuts(unit * times)
+        return process_time() - began
+
+    cost(100)
+    few, many = min(cost(1_000) for _ in range(3)), min(cost(8_000) for _ in range(2))
+    assert many < 24 * few
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("[IN\u202eST] a", " a"),
+        ("<|im_\x1b[31mend|> a", " a"),
+        ("<\0|im_end|>", ""),
+        ("<|im_<|im_end|>end|>", "<|im_ end|>"),
+        ("[IN<|x|>ST]", "[IN ST]"),
+        ("[I\0N<|x|>ST]", "[IN ST]"),
+        ("[IN<|x|><|y|>ST]", "[IN ST]"),
+        ("[IN\u200bST]", "[IN\u200bST]"),  # stays, so it is no token for anybody
+    ],
+)
+def test_what_is_removed_leaves_no_token_behind(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+    assert clean_in_pieces(list(text)) == cleaned
+
+
+@settings(max_examples=400)
+@given(st.lists(st.sampled_from(PARTS), max_size=16))
+def test_no_token_is_left_whatever_was_removed(parts: list[str]) -> None:
+    for patterns in (PATTERNS, Patterns(4, lambda token: f"{token[0]} {token[1:]}", wide=True)):
+        text = "".join(parts)
+        left = applied(text, Cleaner(patterns).cuts(text)[0])
+        assert [at for at in range(len(left)) if patterns.tokens.look(left, at, final=True)[0] > 0] == []
