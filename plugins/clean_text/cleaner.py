@@ -9,6 +9,7 @@ from typing import NamedTuple
 from plugins.clean_text.patterns import SPECIAL, compile_pattern, is_plain, special
 from plugins.clean_text.tokens import OPEN, Tokens
 
+_STACK = 2  # times max_marks: consonants that may stand under one
 _EMOJI_LETTER = "\u2139"  # a letter by its category, and an emoji with a selector
 
 
@@ -48,19 +49,21 @@ class Patterns:
 class Cleaner:
     """Reads a text from left to right and remembers of it what the next piece needs: its end, and that one's marks."""
 
-    __slots__ = ("_last", "_marks", "_patterns")
+    __slots__ = ("_last", "_marks", "_patterns", "_stacked")
 
     def __init__(self, patterns: Patterns) -> None:
         self._patterns = patterns
-        self._last, self._marks = "", 0  # the end of what is left, as far as a token reaches
+        self._last = ""  # the end of what is left, as far as a token reaches
+        self._marks = self._stacked = 0  # on its last base
 
     def passed(self, text: str) -> None:
         """Take note of plain text that needed no look."""
-        self._last, self._marks = text, 0
+        self._last = text
+        self._marks = self._stacked = 0
 
     def _left(self, text: str) -> None:
         if text:
-            self._last, self._marks = (self._last + text)[-self._patterns.tokens.longest :], 0
+            self.passed((self._last + text)[-self._patterns.tokens.longest :])
 
     def cuts(self, text: str, *, final: bool = True) -> tuple[list[Cut], int]:
         """Return what is to be cut from a text, and from where on it must wait for more (its length: nothing)."""
@@ -97,6 +100,10 @@ class Cleaner:
         if kind == "mark":
             kept = max(0, self._patterns.max_marks - self._marks)
             self._marks += end - start
+            return Cut(start + kept, end, "") if end - start > kept else None
+        if kind == "stacked":
+            kept = max(0, _STACK * self._patterns.max_marks - self._stacked)
+            self._stacked += end - start
             return Cut(start + kept, end, "") if end - start > kept else None
         if kind == "selector":
             kept = int(self._takes_selector())

@@ -28,9 +28,13 @@ REMOVED = (
 _FLAG = "\U0001f3f4[\U000e0020-\U000e007e]"
 
 
+#: Tibetan consonants written under another: marks to Unicode, letters to who writes.
+STACKED = "".join(map(chr, range(0x0F8D, 0x0FBD)))
+
+
 def _marks() -> str:
-    """Write the class of marks that stand on a base character, but for variation selectors."""
-    selectors = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
+    """Write the class of marks that stand on a base character, but for variation selectors and consonants."""
+    selectors = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *map(ord, STACKED)}
     runs: list[list[int]] = []
     for code in range(0x300, 0x1F000):
         if unicodedata.category(chr(code)) in {"Mn", "Me"} and code not in selectors:
@@ -58,6 +62,7 @@ def compile_pattern(*, final: bool) -> re.Pattern[str]:
         f"(?P<selector>[{SELECTORS}]+)",
         f"(?P<joiner>[{JOINERS}]+)",
         f"(?P<mark>[{MARKS}]+)",
+        f"(?P<stacked>[{STACKED}]+)",
     ]
     return re.compile("|".join(alternatives))
 
@@ -66,6 +71,7 @@ def compile_pattern(*, final: bool) -> re.Pattern[str]:
 SPECIAL = (
     f"<\\[＜［{CONTROLS[1:-1]}{JOINERS}"
     + "".join(re.findall("[\u0300-\uffff]-[\u0300-\uffff]", MARKS))
+    + STACKED
     + "\ufe00-\ufe0f\U00010000-\U0001f2ff\U0001f3f4\U000e0000-\U000effff"
 )
 special = re.compile(f"[{SPECIAL}]").search
