@@ -38,10 +38,12 @@ from gateway.settings import Model as ModelEntry
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.output import Output
 from gateway.telemetry.table import Table
-from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
 from gateway.upstream.fleet import Fleet
 from gateway.upstream.health import Health
+from gateway.upstream.place import Place
+from gateway.upstream.roster import Roster, Serving
+from gateway.upstream.want import Preference
 from gateway.wording import Wording
 
 if TYPE_CHECKING:  # 20 MB that a gateway without a tokenizer of its own has no use for
@@ -60,7 +62,14 @@ class Gateway:
     """
 
     def __init__(
-        self, settings: Settings, metrics: Metrics, chain: Chain, tokenizers: Mapping[Path, Tokenizer], *, guard: bool
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        chain: Chain,
+        tokenizers: Mapping[Path, Tokenizer],
+        *,
+        guard: bool,
+        orders: Path | None = None,
     ) -> None:
         self.metrics = metrics
         self._tokenizers = tokenizers
@@ -68,7 +77,7 @@ class Gateway:
         self._comparing: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._began = int(datetime.now(UTC).timestamp())
-        self._engines: dict[tuple[object, ...], Engine] = {}
+        self.roster = Roster(self._engines_moved, self._count_engine, orders=orders)
         self.doors = Doors(metrics, workers=settings.server.workers)
         self._retiring: dict[asyncio.Task[None], Chain] = {}
         self.health = Health(self._engine_changed)
@@ -137,8 +146,15 @@ class Gateway:
         for comparing in tuple(self._comparing):
             comparing.cancel()
         await self.live.chain.stop()
-        for engine in self._engines.values():
-            await engine.pool.close()
+        await self.roster.close()
+
+    def _engines_moved(self) -> None:
+        """Others serve than before: look after them, and after no others."""
+        self.metrics.engines({engine.name for engine in self.roster.engines})
+        self.health.follow(self.roster.engines, self.roster.care)
+
+    def _count_engine(self, engine: Engine) -> None:
+        self.metrics.engine_in_flight(engine.name, engine.in_flight)
 
     def _engine_changed(self, engine: Engine, up: bool) -> None:
         self.metrics.engine_up(engine.name, up)
@@ -163,14 +179,12 @@ class Gateway:
 
     def _built(self, settings: Settings, chain: Chain, *, version: int) -> Live:
         models: dict[str, Model] = {}
+        fleets = self.roster.serve({entry.name: _serving(entry, settings) for entry in settings.models})
         for entry in settings.models:
-            model = self._model(entry, settings)
+            model = self._model(entry, fleets[entry.name])
             models |= dict.fromkeys((entry.name, *entry.aliases), model)
-        engines = list(dict.fromkeys(engine for model in models.values() for engine in model.engines))
-        self._engines = {key: engine for key, engine in self._engines.items() if engine in engines}
         self.metrics.known(
             models={model.name for model in models.values()},
-            engines={engine.name for engine in engines},
             plugins={link.name for link in chain.links},
             keys={key.name for key in settings.keys},
         )
@@ -178,7 +192,7 @@ class Gateway:
         self.metrics.lists(chain.lists)
         for (plugin, name), (_, entries, digits) in chain.lists.items():
             log.info("list", plugin=plugin, list=name, entries=entries, version=digits, config_version=version)
-        self.health.follow(engines)
+        self._engines_moved()
         self.doors.follow({entry.name: (_bounds(entry), models[entry.name].engines) for entry in settings.models})
         times = settings.timeouts
         server = settings.server
@@ -194,32 +208,51 @@ class Gateway:
             lists={f"{plugin}/{name}": listing.version for (plugin, name), listing in chain.lists.items()},
         )
 
-    def _model(self, entry: ModelEntry, settings: Settings) -> Model:
+    def _model(self, entry: ModelEntry, engines: Fleet) -> Model:
         return Model(
             name=entry.name,
-            engines=Fleet(self._engine(engine, settings) for engine in entry.engines),
+            engines=engines,
             ceilings=Ceilings(entry.max_output_tokens, entry.max_choices, entry.max_prompts),
             isolate_prefix_cache=entry.isolate_prefix_cache,
+            sampling=entry.sampling.model_dump(exclude_none=True),
             tokenizer=self._tokenizers[entry.tokenizer] if entry.tokenizer else None,
             created=self._began,
             door=self.doors.door(entry.name),
         )
-
-    def _engine(self, entry: EngineEntry, settings: Settings) -> Engine:
-        secret = entry.api_key.get_secret_value() if entry.api_key else None
-        key = (entry.name, entry.url, entry.served_model, secret, entry.weight, settings.timeouts.connect_s)
-        if key not in self._engines:
-            pool = Pool(Origin.parse(entry.url), connect_s=settings.timeouts.connect_s)
-            self._engines[key] = Engine(
-                entry.name, pool, served_model=entry.served_model, api_key=secret, weight=entry.weight
-            )
-        return self._engines[key]
 
     def _principal(self, key: Key) -> Principal:
         allowed = Allowance(key.rpm, key.tpm, key.max_in_flight, key.tokens_per_day, key.tokens_per_month)
         limits = self.doors.limits(key.name, allowed)
         models = None if key.models is None else frozenset(key.models)
         return Principal(key.name, key.sha256, key.role, models, limits, key.priority, key.share, key.batch)
+
+
+def _serving(entry: ModelEntry, settings: Settings) -> Serving:
+    return Serving(
+        [_place(engine, settings.timeouts.connect_s) for engine in entry.engines],
+        keeps_prefixes=entry.keep_prefixes,
+        slow_start_s=entry.slow_start_s,
+        warm_up=entry.warm_up,
+        warm_after_idle_s=entry.warm_after_idle_s,
+        stalled_after_s=entry.stalled_after_s,
+    )
+
+
+def _place(entry: EngineEntry, connect_s: float) -> Place:
+    headers = {name.lower().encode(): value.encode() for name, value in entry.headers.items()}
+    chosen = bool(entry.keys or headers or entry.priority is not None)
+    return Place(
+        entry.name,
+        entry.url,
+        served_model=entry.served_model,
+        api_key=entry.api_key.get_secret_value() if entry.api_key else None,
+        weight=entry.weight,
+        connect_s=connect_s,
+        preference=Preference(frozenset(entry.keys), headers, entry.priority) if chosen else None,
+        mirror=entry.mirror,
+        dialect=entry.dialect,
+        each_address=entry.each_address,
+    )
 
 
 def _bounds(entry: ModelEntry) -> Bounds:
@@ -251,7 +284,8 @@ def create_app(
     table = Table(metrics_dir / f"worker-{worker}" if metrics_dir else None)
     metrics = Metrics(table, version=__version__)
     tokenizers = read_tokenizers(settings.models, settings.source)
-    gateway = Gateway(settings, metrics, chain, tokenizers, guard=worker == 0)
+    orders = metrics_dir / "orders.json" if metrics_dir else None
+    gateway = Gateway(settings, metrics, chain, tokenizers, guard=worker == 0, orders=orders)
     lifecycle.reload = gateway.watch.poke
     ops = Ops(
         lifecycle,
@@ -274,7 +308,13 @@ def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await gateway.run()
         async with asyncio.TaskGroup() as group:
-            beside = (gateway.watch.run(), gateway.health.run(), gateway.doors.run(), metrics.watch_loop())
+            beside = (
+                gateway.watch.run(),
+                gateway.health.run(),
+                gateway.roster.run(),
+                gateway.doors.run(),
+                metrics.watch_loop(),
+            )
             tasks = [group.create_task(each) for each in beside]
             try:
                 yield

@@ -27,6 +27,7 @@ class Model:
     engines: Fleet
     ceilings: Ceilings
     isolate_prefix_cache: bool = False
+    sampling: Mapping[str, float] = field(default_factory=dict)  # where a request says nothing
     tokenizer: Tokenizer | None = None  # its own files; without them the engine counts
     created: int = 0
     door: Door = field(default_factory=Door)

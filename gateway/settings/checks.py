@@ -53,6 +53,9 @@ def _strays(settings: Settings) -> Iterator[Fault]:
     named: list[tuple[Where, list[str] | None, str, set[str]]] = []
     for index, key in enumerate(settings.keys):
         named.append((("keys", index, "models"), key.models, "model", models))
+    for index, model in enumerate(settings.models):
+        for i, engine in enumerate(model.engines):
+            named.append((("models", index, "engines", i, "keys"), engine.keys or None, "key", keys))
     for index, entry in enumerate(settings.chain):
         named.append((("chain", index, "models"), entry.models, "model", models))
         named.append((("chain", index, "keys"), entry.keys, "key", keys))

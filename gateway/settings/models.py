@@ -28,6 +28,7 @@ ANY_MODEL = "*"
 
 _HOST = re.compile(r"[0-9a-z._:%-]+")
 _VISIBLE = re.compile(r"[!-~]+")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Section(BaseModel):
@@ -94,16 +95,16 @@ def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
     return Path((info.context or {}).get("base", ".")) / path
 
 
-def _a_language(tag: str) -> str:
-    if not re.fullmatch(r"[a-z]{2,8}(-[a-z0-9]{1,8})*", tag.lower()):
-        raise ValueError("has to be a language, as in Accept-Language: en, zh, zh-hant")
-    return tag.lower()
-
-
 def _a_redis(url: SecretStr | None) -> SecretStr | None:
     if url is not None and not url.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("has to be redis://host:port/0, rediss://… or unix:///path")
     return url
+
+
+def _a_language(tag: str) -> str:
+    if not re.fullmatch(r"[a-z]{2,8}(-[a-z0-9]{1,8})*", tag.lower()):
+        raise ValueError("has to be a language, as in Accept-Language: en, zh, zh-hant")
+    return tag.lower()
 
 
 def _words(value: Any) -> Any:
@@ -123,6 +124,7 @@ Seconds = Annotated[float, Field(gt=0, le=86400 * 7)]
 Count = Annotated[int, Field(ge=1)]
 BesideConfiguration = Annotated[Path, AfterValidator(_beside_the_configuration)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+Dialect = Literal["vllm", "sglang", "llama.cpp", "ollama", "tgi", "transformers", "gateway", "openai"]
 
 
 class Server(Section):
@@ -174,9 +176,37 @@ class EngineEntry(Section):
     weight: float = Field(1, ge=0, le=1_000_000, description="Share of the requests; 0 takes none.")
     served_model: Name | None = Field(None, description="The model's name at this engine; by default ours.")
     api_key: Secret = Field(None, description="Bearer key that the engine asks for.")
+    dialect: Dialect = Field("vllm", description="What it is: decides which fields it gets and under which names.")
+    keys: list[Name] = Field([], description="Keys whose requests go to it first; the others by weight.")
+    headers: dict[str, str] = Field({}, description="Requests with one of these headers and its value go to it first.")
+    priority: int | None = Field(None, description="Keys of this priority or a lower number go to it first.")
+    mirror: float = Field(0, ge=0, le=1, description="It gets copies of this part of the requests, and nothing else.")
+    each_address: bool | None = Field(
+        None, description="Every address of its name is an engine; by default where the URL is http://."
+    )
+
+    @model_validator(mode="after")
+    def _headers_are_spelled_as_on_the_wire(self) -> Self:
+        for name, value in self.headers.items():
+            if not _HEADER.fullmatch(name) or not value.isprintable() or not value.isascii():
+                raise ValueError("headers has to map header names to values of plain characters")
+        return self
+
     scheduling: Literal["fcfs", "priority"] = Field(
         "fcfs", description="The engine's own order (vLLM's --scheduling-policy); priority: it is told each request's."
     )
+
+
+class Sampling(Section):
+    """Sampling that every engine and route gets alike; null leaves it to the engine. A request's own values win."""
+
+    temperature: float | None = Field(None, ge=0, le=2, description="0 takes the likeliest token.")
+    top_p: float | None = Field(None, gt=0, le=1, description="Of the likeliest tokens so much probability.")
+    top_k: int | None = Field(None, ge=-1, description="So many of the likeliest tokens; -1 or 0: all.")
+    min_p: float | None = Field(None, ge=0, le=1, description="Tokens at least this part as likely as the likeliest.")
+    presence_penalty: float | None = Field(None, ge=-2, le=2, description="Against tokens that have occurred.")
+    frequency_penalty: float | None = Field(None, ge=-2, le=2, description="The same, by how often.")
+    repetition_penalty: float | None = Field(None, gt=0, le=2, description="The same, by division; 1: none.")
 
 
 class Model(Section):
@@ -196,6 +226,14 @@ class Model(Section):
     max_choices: Count = Field(8, description="Ceiling of n.")
     max_prompts: Count = Field(64, description="Ceiling of a list of prompts.")
     isolate_prefix_cache: bool = Field(False, description="Give each key a prefix cache of its own (cache_salt).")
+    keep_prefixes: bool = Field(True, description="Send prompts that begin alike to the same engine while it has room.")
+    sampling: Sampling = Field(default_factory=Sampling, description="What requests get that say nothing of it.")
+    warm_up: bool = Field(True, description="An engine that comes up answers one request of ours before any other.")
+    warm_after_idle_s: Seconds | None = Field(None, description="Warm an engine again that had no request for so long.")
+    slow_start_s: float = Field(
+        20, ge=0, le=3600, description="An engine that comes up gets its whole share after this."
+    )
+    stalled_after_s: Seconds = Field(30, description="An engine with requests and no token for so long is passed over.")
 
     @model_validator(mode="before")
     @classmethod

@@ -131,6 +131,9 @@ LIST_VERSION = Metric(
 ENGINE_UP = Metric(
     "sluice_engine_up", _GAUGE, "1 where an engine is in use, 0 where it is held ill.", ("engine",), across="max"
 )
+ENGINE_IN_FLIGHT = Metric(
+    "sluice_engine_in_flight", _GAUGE, "Requests at an engine now, as of the last half second.", ("engine",)
+)
 LIMITS_SHARED = Metric(
     "sluice_limits_shared",
     _GAUGE,
@@ -153,7 +156,7 @@ BUILD_INFO = Metric("sluice_build_info", _GAUGE, "Always 1; the label names the 
 CATALOGUE = (
     *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, QUEUE_DEPTH, TOKENS, TTFT, CHUNK_GAP, PHASE_SECONDS),
     *(KEY_TOKENS, RESERVED, CAPACITY, LIMITS_SHARED),
-    *(PLUGIN_RUNS, PLUGIN_SECONDS, BLOCKS, HITS, RELOADS, CONFIG_VERSION, ENGINE_UP),
+    *(PLUGIN_RUNS, PLUGIN_SECONDS, BLOCKS, HITS, RELOADS, CONFIG_VERSION, ENGINE_UP, ENGINE_IN_FLIGHT),
     *(LIST_ENTRIES, LIST_VERSION),
     *(LOG_LINES_DROPPED, LOOP_LAG, BUILD_INFO),
 )

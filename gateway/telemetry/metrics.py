@@ -75,14 +75,11 @@ class Metrics:
         self,
         *,
         models: Collection[str],
-        engines: Collection[str] = (),
         plugins: Collection[str] = (),
         keys: Collection[str] = (),
     ) -> None:
-        """Say which names labels may take; after a reload again. Engines that are gone lose their series."""
-        for engine in self._engines.difference(engines):
-            self._view[self._slot(catalogue.ENGINE_UP, engine)] = nan
-        self._models, self._engines, self._plugins = frozenset(models), frozenset(engines), frozenset(plugins)
+        """Say which names labels may take; after a reload again."""
+        self._models, self._plugins = frozenset(models), frozenset(plugins)
         self._keys = frozenset(keys)
         self._exchanges.clear()
         self._runs.clear()
@@ -90,6 +87,13 @@ class Metrics:
         for model in self._models:  # series that are there from the start show a rate from the first request on
             self.in_flight(model, 0)
             self.queue_depth(model, 0)
+
+    def engines(self, names: Collection[str]) -> None:
+        """Say which engines there are; those that are gone lose their series."""
+        for engine in self._engines.difference(names):
+            for metric in (catalogue.ENGINE_UP, catalogue.ENGINE_IN_FLIGHT):
+                self._view[self._slot(metric, engine)] = nan
+        self._engines = frozenset(names)
 
     def finished(self, record: Record) -> None:
         """Count a request that has ended."""
@@ -158,6 +162,19 @@ class Metrics:
         """Say whether an engine is in use."""
         self._view[self._slot(catalogue.ENGINE_UP, name if name in self._engines else OTHER)] = up
 
+    def engine_in_flight(self, name: str, requests: int) -> None:
+        """Say how many requests are at an engine."""
+        self._view[self._slot(catalogue.ENGINE_IN_FLIGHT, name if name in self._engines else OTHER)] = requests
+
+    def engines_in_flight(self) -> dict[str, int]:
+        """Return how many requests are at each engine, from all workers together. Reads files."""
+        total: dict[str, int] = {}
+        for worker in self._table.snapshots():
+            for key, (value, *_) in worker.series.items():
+                if worker.alive and key.name == catalogue.ENGINE_IN_FLIGHT.name and value == value:  # noqa: PLR0124 - not NaN
+                    total[key.labels[0]] = total.get(key.labels[0], 0) + int(value)
+        return total
+
     def reload(self, outcome: str, version: int) -> None:
         """Count an attempt to put a configuration into force (``ok``, ``refused``); ``version`` is the one in force."""
         self._view[self._slot(catalogue.RELOADS, outcome if outcome in {"ok", "refused"} else OTHER)] += 1.0
@@ -200,10 +217,13 @@ class Metrics:
 
     def _charge(self, key: str, model: str | None) -> tuple[int, int]:
         names = key if key in self._keys else OTHER, self._model(model)
-        prompt, completion = (self._slot(catalogue.KEY_TOKENS, *names, kind) for kind in ("prompt", "completion"))
+        slots = (
+            self._slot(catalogue.KEY_TOKENS, *names, "prompt"),
+            self._slot(catalogue.KEY_TOKENS, *names, "completion"),
+        )
         if names == (key, model):
-            self._charged[key, model] = prompt, completion
-        return prompt, completion
+            self._charged[key, model] = slots
+        return slots
 
     def _exchange(self, route: str, model: str | None, outcome: str) -> _Slots:
         names = (

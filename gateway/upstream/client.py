@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.upstream.answer import Broken, Gather, Headers, Response, Sink
-from gateway.upstream.connection import Connection, Wire
+from gateway.upstream.connection import Connection, Home, Wire
 from gateway.upstream.origin import Origin, request_head, tls_context
 
 __all__ = [
@@ -84,9 +84,12 @@ class Pool:
             wire.abort()
         return None
 
-    async def connect(self) -> Connection:
-        """Open a connection; a caller that then sends nothing must cancel it. Raises ``Broken`` (refused)."""
-        wire = Wire(self)
+    async def connect(self, home: Home | None = None) -> Connection:
+        """Open a connection; a caller that then sends nothing must cancel it. Raises ``Broken`` (refused).
+
+        ``home`` gets it when its answer has ended; by default the pool.
+        """
+        wire = Wire(home or self)
         opened = False
         try:
             async with asyncio.timeout(self._connect_s):
@@ -141,6 +144,19 @@ class Pool:
             self._sweep = asyncio.get_running_loop().call_later(wait, self._close_old)
 
 
+class _Nowhere:
+    """The home of a connection that serves once."""
+
+    body_bytes = BODY_BYTES
+    heard = False
+
+    def keep(self, wire: Wire) -> None:
+        wire.abort()
+
+    def forget(self, wire: Wire) -> None:
+        pass
+
+
 def _reason(error: OSError) -> str:
     """Say why there is no connection, without the address that the error's own text names."""
     if isinstance(error, ssl.SSLError):
@@ -157,7 +173,7 @@ async def whole(pool: Pool, head: bytes, body: bytes, *, limit: int, fresh: bool
     connection. Raises ``Broken``.
     """
     while True:
-        connection = (None if fresh else pool.idle()) or await pool.connect()
+        connection = await pool.connect(_Nowhere()) if fresh else pool.idle() or await pool.connect()
         gather = Gather(limit, connection.cancel)
         connection.send(head, body, gather)
         try:

@@ -119,8 +119,7 @@ class Health:
 
     async def _status(self, engine: Engine, path: str) -> int:
         """Ask on a connection of its own, so that an engine that accepts no new ones is found out."""
-        headers = [(b"connection", b"close"), *engine.key_header()]
-        answer = await fetch(engine.pool, "GET", path, headers=headers, timeout_s=self._probe_s, fresh=True)
+        answer = await fetch(engine.pool, "GET", path, headers=engine.key_header(), timeout_s=self._probe_s, fresh=True)
         return answer.status
 
     async def _read_figures(self, engine: Engine, care: Care, rounds: int) -> None:
@@ -178,6 +177,8 @@ class Health:
         now = asyncio.get_running_loop().time()
         for engine, care in self._cares.items():
             up = engine.available(now)
+            if care.told is None and engine.up and not engine.warm and not engine.trouble:
+                continue  # it has just come, and is about to be warm
             if care.told is not up:
                 care.told = up
                 self._changed(engine, up)

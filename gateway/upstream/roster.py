@@ -49,13 +49,19 @@ class Roster:
     """Makes engines and keeps them as long as they are wanted; ``changed`` is called when there are others than before.
 
     An engine outlives a reload that leaves its name, address, model and key alone; what else is said of it is changed
-    in place. ``orders``: a file shared with the other workers.
+    in place. ``tell`` hears of each twice a second. ``orders``: a file shared with the other workers.
     """
 
     def __init__(
-        self, changed: Callable[[], None], *, orders: Path | None = None, look_up: resolve.Resolve = resolve.addresses
+        self,
+        changed: Callable[[], None],
+        tell: Callable[[Engine], None] = lambda _: None,
+        *,
+        orders: Path | None = None,
+        look_up: resolve.Resolve = resolve.addresses,
     ) -> None:
         self._changed = changed
+        self._tell = tell
         self._look_up = look_up
         self._book = Book(orders)
         self._serving: Mapping[str, Serving] = {}
@@ -102,6 +108,8 @@ class Roster:
             if self._book.changed() or moved:
                 self._arrange()
                 self._changed()
+            for engine in self._cares:
+                self._tell(engine)
             await asyncio.sleep(LOOK_S)
 
     async def _resolve(self) -> bool:

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from typing import Self
 
+from gateway.upstream.warming import REQUEST_ID
 from tests.fakes.connection import Connection, Received
 from tests.fakes.default import GENERATION, default_for
 from tests.fakes.script import Gate, Script
@@ -76,7 +77,8 @@ class FakeVLLM:
         with self._arrived:
             return [
                 item for item in self._received
-                if (item.route in GENERATION if route is None else item.route == route)
+                if not _warms(item)
+                and (item.route in GENERATION if route is None else item.route == route)
                 and (model is None or (isinstance(item.body, dict) and item.body.get("model") == model))
             ]  # fmt: skip
 
@@ -142,7 +144,9 @@ class FakeVLLM:
         return None
 
     def script_for(self, received: Received) -> Script:
-        """Choose what to play: queued before standing, the narrower key first."""
+        """Choose what to play: queued before standing, the narrower key first; a warm-up is no test's business."""
+        if _warms(received):
+            return default_for(self, received)
         model = received.body.get("model") if isinstance(received.body, dict) else None
         keys: list[tuple[str | None, str | None]] = [(received.route, model), (received.route, None)]
         keys += [(None, model), (None, None)] if received.route in GENERATION else []
@@ -153,6 +157,10 @@ class FakeVLLM:
             if key in self._standing:
                 return self._standing[key]
         return default_for(self, received)
+
+
+def _warms(received: Received) -> bool:
+    return (received.header("x-request-id") or "").startswith(REQUEST_ID)
 
 
 def main() -> None:

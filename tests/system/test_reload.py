@@ -99,10 +99,8 @@ def failures(gateway: Gateway) -> float:
     return everything - gateway.metric("sluice_config_reloads_total", outcome="ok")
 
 
-def test_engines_change_with_the_file_and_streams_stay_where_they_are(
-    fake: FakeVLLM, start_gateway: StartGateway
-) -> None:
-    with FakeVLLM() as second:
+def test_engines_change_with_the_file_and_streams_stay_where_they_are(start_gateway: StartGateway) -> None:
+    with FakeVLLM() as fake, FakeVLLM() as second:
         second.always(says("second"))
         config = configuration([model("smollm2", fake.url)])
         gateway = start_gateway(config)

@@ -27,7 +27,8 @@ def metrics() -> Iterator[Metrics]:
 def counting(path: Path | None = None) -> Iterator[Metrics]:
     table = Table(path)
     made = Metrics(table, version="1.2.3")
-    made.known(models=["m", "n"], engines=["m-0"], plugins=["words"])
+    made.known(models=["m", "n"], plugins=["words"])
+    made.engines(["m-0"])
     yield made
     del made
     table.close()
@@ -227,7 +228,8 @@ def test_an_engine_that_a_reload_removes_has_no_state_any_more(metrics: Metrics)
     assert value(metrics, "sluice_engine_up", engine="m-0") == 1
     metrics.engine_up("m-0", up=False)
     assert value(metrics, "sluice_engine_up", engine="m-0") == 0
-    metrics.known(models=["m"], engines=["m-1"])
+    metrics.known(models=["m"])
+    metrics.engines(["m-1"])
     assert value(metrics, "sluice_engine_up", engine="m-0") is None
 
 
@@ -260,3 +262,15 @@ async def test_a_loop_that_is_held_up_shows_in_its_lag(metrics: Metrics) -> None
     with contextlib.suppress(asyncio.CancelledError):
         await watching
     assert value(metrics, "sluice_event_loop_lag_seconds_sum") is not None
+
+
+def test_requests_at_an_engine_are_summed_over_the_workers_that_live(tmp_path: Path) -> None:
+    workers = [Metrics(Table(tmp_path / f"worker-{number}")) for number in range(2)]
+    for worker in workers:
+        worker.engines(["m-0", "m-1"])
+        worker.engine_in_flight("m-0", 3)
+    workers[1].engine_in_flight("m-1", 1)
+    assert workers[0].engines_in_flight() == {"m-0": 6, "m-1": 1}
+    for worker in workers:
+        worker.engines(["m-1"])
+    assert workers[0].engines_in_flight() == {"m-1": 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,29 @@ async def test_fetch_takes_no_more_than_its_limit(serve: Serve) -> None:
         await fetch(Pool(await server.tcp()), "POST", "/", limit=50_000)
     assert failure.value.kind == "too_large"
     await until(lambda: server.open == 0)
+
+
+async def test_a_fresh_connection_is_never_one_that_waits_and_serves_once(serve: Serve) -> None:
+    server = serve(always_ok)
+    pool = Pool(await server.tcp())
+    await fetch(pool, "GET", "/")
+    for _ in range(3):
+        assert (await fetch(pool, "GET", "/", fresh=True)).body == b"ok"
+    assert (server.opened, pool.idle_count) == (4, 1)
+    await pool.close()
+
+
+async def test_a_pool_connects_to_its_address_and_asks_for_its_name(serve: Serve) -> None:
+    heads = []
+
+    async def play(caller: Caller) -> None:
+        heads.append((await caller.request())[0])
+        await caller.say(OK)
+
+    origin = replace(await serve(play).tcp(), host="vllm.models.svc")
+    pool = Pool(origin, address="127.0.0.1")
+    assert not pool.heard
+    await fetch(pool, "GET", "/")
+    assert f"host: vllm.models.svc:{origin.port}".encode() in heads[0]
+    assert pool.heard
+    await pool.close()

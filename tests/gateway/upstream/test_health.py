@@ -294,7 +294,7 @@ async def test_an_engine_that_was_idle_for_long_is_warmed_again_without_being_ta
     engine = Engine("a", Pool(await serve(fake.play).tcp()), served_model="m")
     async with watching(engine, warm_up=True, warm_after_idle_s=0.1) as (_, watched):
         await until(lambda: fake.asked.count(b"/v1/chat/completions") > 3)
-        assert watched.told == [("a", False), ("a", True)]
+        assert watched.told == [("a", True)]
 
 
 async def until(true: Callable[[], bool]) -> None:
