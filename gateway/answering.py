@@ -7,95 +7,84 @@ really has to wait: a plugin, a new connection, a second engine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
-import structlog
-
+from gateway.accounting import Meters, ended, named
 from gateway.attempt import Attempt
 from gateway.caller import Caller, extra
 from gateway.clock import Clock
-from gateway.errors import EngineError, EngineTimeout, Failure, InternalError, NoEngineAvailable
-from gateway.live import Live, Model
+from gateway.errors import EngineError, EngineTimeout, Failure, NoEngineAvailable
+from gateway.letter import Letter, stop
+from gateway.live import Live
 from gateway.protocol import body as bodies
-from gateway.protocol import failures, openai
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, Filter, StreamEditor
-from gateway.protocol.whole import WholeAnswer, as_stream
-from gateway.record import Record
+from gateway.protocol import failures
+from gateway.protocol.answer import Whole
+from gateway.protocol.editing import BROKE_OFF, NONSENSE, Editor
+from gateway.protocol.filtering import Filter
+from gateway.protocol.openai import Asked
+from gateway.protocol.surface import Surface
 from gateway.sdk import Answer, Channel, Exchange
 from gateway.upstream.client import Broken
 from gateway.upstream.engine import Engine
+from gateway.upstream.fleet import Fleet
 from gateway.upstream.want import Want
-
-log = structlog.get_logger()
-
-BUG = "Something went wrong in the gateway; the operator's log has the request id."
-
-
-class Meters(Protocol):
-    """What is counted while an exchange runs; all else is in the record when it is over."""
-
-    def in_flight(self, model: str, change: int) -> None:
-        """One more, or one less."""
-
-    def chunk_gap(self, seconds: float) -> None:
-        """The time between two pieces of a stream."""
 
 
 class Answering:
-    """Asks the engines of ``model`` and tells ``caller`` what they answer; ``fail`` tells it why there is no answer.
+    """Sends a letter to one of ``engines`` and tells ``caller`` what it answers; ``fail`` tells why there is no answer.
 
-    ``marked`` is when the last phase of the request ended (``perf_counter``). All other times are the event loop's.
+    ``own`` is what the route's editor and whole answer have to know beside the rest. ``marked`` is when the last phase
+    of the request ended (``perf_counter``). All other times are the event loop's.
     """
 
     __slots__ = (
         *("_asked", "_asked_at", "_begun", "_caller", "_chain", "_chunk_at", "_clock", "_editor", "_exchange"),
-        *("_fail", "_headers", "_heard", "_live", "_loop", "_marked", "_meters", "_parts", "_record", "_retry_after"),
-        *("_salt", "_status", "_task", "_whole", "_wrote_at", "attempt", "due", "over", "seen"),
+        *("_fail", "_heard", "_letter", "_live", "_loop", "_marked", "_meters", "_own", "_parts", "_record"),
+        *("_retry_after", "_status", "_surface", "_task", "_whole", "_wrote_at", "attempt", "due", "over", "seen"),
     )
 
     def __init__(
         self,
         exchange: Exchange,
-        asked: openai.Asked,
+        asked: Asked,
+        surface: Surface,
         live: Live,
-        model: Model,
+        engines: Fleet,
+        letter: Letter,
+        own: Mapping[str, Any],
         caller: Caller,
         fail: Callable[[Failure], Coroutine[Any, Any, None]],
         meters: Meters,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         marked: float,
-        headers: dict[bytes, bytes],
-        salt: str | None,
         want: Want,
+        *,
+        whole: bool,
     ) -> None:
         self._exchange, self._record, self._asked, self._live = exchange, exchange.record, asked, live
         self._caller, self._fail, self._meters, self._clock, self._loop = caller, fail, meters, clock, loop
-        self._marked, self._headers, self._salt = marked, headers, salt
+        self._surface, self._letter, self._own, self._marked = surface, letter, own, marked
         self._chain = live.chain
-        self._whole = not asked.stream or self._chain.needs_whole_answer(exchange)
-        self._editor: StreamEditor | None = None
+        self._whole = whole
+        self._editor: Editor | None = None
         self._task: asyncio.Task[None] | None = None
         self._begun = False  # the first event has been seen: no other engine will be asked
         self.seen = False  # some of a stream was shown; heartbeats are none of it
         self.over = False  # the response is complete, or will be without the engine
         self._asked_at = self._chunk_at = 0.0
         self.due = 0.0  # when the clock is to look at us
-        self.attempt = Attempt(model.engines, self, loop, want)
+        self.attempt = Attempt(engines, self, loop, want)
         caller.listener = self
 
     # ---- the engine is asked ----
 
     def request_for(self, engine: Engine) -> tuple[bytes, bytes]:
         """Write what one engine gets. Raises InvalidRequest."""
-        exchange, stream, model = self._exchange, not self._whole, engine.served_model
         self._record.tries += 1
-        body = bodies.encode(
-            openai.for_engine(exchange.route, exchange.request, model=model, stream=stream, cache_salt=self._salt)
-        )
-        return engine.head(exchange.route, exchange.id, len(body), self._headers), body
+        return self._letter.to(engine)
 
     def sent(self, engine: Engine) -> None:
         """The request is on its way to this engine."""
@@ -122,13 +111,14 @@ class Answering:
             self._engine_failed(EngineError(NONSENSE))
         else:
             asked, exchange = self._asked, self._exchange
-            self._editor = StreamEditor(
+            self._editor = self._surface.editor(
                 self._filter_for,
                 model=asked.model,
                 choices=asked.choices,
                 want_usage=asked.want_usage,
                 merge=self._chain.watches_answers(exchange),
                 show_logprobs=exchange.show_logprobs,
+                **self._own,
             )
             self._editor.prompt_estimate = len(exchange.reading().text) // 4
 
@@ -168,6 +158,8 @@ class Answering:
         self.due = min(self.due, self._heard + self._live.timeouts.idle)
         if not self._caller.started:
             self._caller.start_stream()
+        if self._editor is not None:
+            self._caller.broken = self._editor.broken
 
     def _first_answer(self, now: float) -> None:
         self._begun = True
@@ -188,7 +180,7 @@ class Answering:
             elif self._status == 200:
                 self._whole_answer(b"".join(self._parts))
             else:
-                self._refused(failures.from_engine(self._status, b"".join(self._parts), self._retry_after))
+                self._refused(self._surface.refusal(self._status, b"".join(self._parts), self._retry_after))
         except Exception as fault:  # noqa: BLE001 - a filter that fails closed, or a bug
             self._engine_failed(named(fault, self._record))
 
@@ -207,7 +199,7 @@ class Answering:
 
     # ---- a stream ----
 
-    def _stream_ended(self, editor: StreamEditor) -> None:
+    def _stream_ended(self, editor: Editor) -> None:
         """The stream is complete, blocked, or none: end the response in the form that fits."""
         if isinstance(editor.failure, failures.Busy) and not self._begun:
             self.attempt.stop()
@@ -219,6 +211,7 @@ class Answering:
             return
         self.over = True
         if editor.abort and not editor.done:
+            self._stop_background()
             self.attempt.end()
         else:
             self.attempt.linger()
@@ -231,7 +224,7 @@ class Answering:
                 return
         self._caller.end(editor.close(extra(self._exchange)))
 
-    async def _end_stream_after(self, waiting: Awaitable[None], editor: StreamEditor) -> None:
+    async def _end_stream_after(self, waiting: Awaitable[None], editor: Editor) -> None:
         await waiting
         self._caller.end(editor.close(extra(self._exchange)))
 
@@ -239,23 +232,25 @@ class Answering:
 
     def _whole_answer(self, raw: bytes) -> None:
         self._first_answer(perf_counter())
-        exchange, answer = self._exchange, WholeAnswer(raw)
-        answer.screen(exchange.route, self._filter_for)
+        exchange, answer = self._exchange, self._surface.whole(raw, **self._own)
+        answer.filter(self._filter_for)
         self._record.answer_chars = answer.chars
         self._finished(answer.finish_reasons)
         self._count(answer.usage)
-        if self._chain.watches_answers(exchange):
+        if self._record.outcome == "content_filter":
+            self._stop_background()
+        if answer.is_over and self._chain.watches_answers(exchange):
             waiting = self._chain.on_answer(exchange, Answer(exchange.route, answer.body))
             if waiting is not None:
                 self._in_background(self._show_after(waiting, answer))
                 return
         self._show(answer)
 
-    async def _show_after(self, waiting: Awaitable[None], answer: WholeAnswer) -> None:
+    async def _show_after(self, waiting: Awaitable[None], answer: Whole) -> None:
         await waiting
         self._show(answer)
 
-    def _show(self, answer: WholeAnswer) -> None:
+    def _show(self, answer: Whole) -> None:
         self._marked = ended(self._record, "chain_answer", self._marked)
         raw = answer.close(self._asked.model, extra(self._exchange), self._exchange.show_logprobs)
         self.over = True
@@ -264,7 +259,7 @@ class Answering:
             return
         if not self._caller.started:
             self._caller.start_stream()
-        self._caller.end(as_stream(bodies.decode(raw), want_usage=self._asked.want_usage))
+        self._caller.end(self._surface.as_stream(bodies.decode(raw), want_usage=self._asked.want_usage))
 
     # ---- what goes wrong ----
 
@@ -348,6 +343,12 @@ class Answering:
     def _filter_for(self, choice: int, kind: str, tool: int) -> Filter | None:
         return self._chain.filter_for(self._exchange, Channel(choice, kind, tool))
 
+    def _stop_background(self) -> None:
+        """What was blocked need not go on, whether or not somebody listens."""
+        engine = self.attempt.engine
+        if engine is not None and self._letter.stop_at is not None:
+            stop(engine, self._letter.stop_at)
+
     def _finished(self, reasons: list[str]) -> None:
         record = self._record
         record.finish_reasons = reasons
@@ -380,23 +381,3 @@ class Answering:
             record.phases["decode"] = perf_counter() - self._marked
             self._editor = None
         del self._fail, self.attempt
-
-
-def ended(record: Record, phase: str, began: float) -> float:
-    """Note that a phase has ended (of several of one name the sum), and return when."""
-    now = perf_counter()
-    phases = record.phases
-    phases[phase] = now - began + phases[phase] if phase in phases else now - began
-    return now
-
-
-def named(fault: Exception, record: Record) -> Failure:
-    """Turn whatever was raised into one of our failures; a bug is logged by its type and place, never its text."""
-    if isinstance(fault, Failure):
-        return fault
-    trace = fault.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    at = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace is not None else ""
-    log.error("internal_error", request_id=record.request_id, fault=type(fault).__name__, at=at)
-    return InternalError(BUG)

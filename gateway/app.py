@@ -29,7 +29,8 @@ from gateway.middleware.request_id import RequestId
 from gateway.middleware.shaped import Shaped
 from gateway.ops import Lifecycle, Ops
 from gateway.pipeline import Chain
-from gateway.protocol.openai import ROUTES, Ceilings
+from gateway.protocol.openai import Ceilings
+from gateway.protocol.surface import POSTED, error_body
 from gateway.registry import chain_of, read_tokenizers
 from gateway.reload import Watch
 from gateway.routes import Routes
@@ -298,7 +299,7 @@ def create_app(
     app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
     app = Auth(Body(app), gateway.current)
     app = RequestId(AccessLog(app, metrics, output), settings.server.trusted_proxies)
-    return Shaped(app, gateway.current, in_place=frozenset(ROUTES))
+    return Shaped(app, gateway.current, in_place=frozenset(POSTED))
 
 
 def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
@@ -329,8 +330,9 @@ def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
 
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, _: Exception) -> Response:
-        failure = NotFound(f"There is no {request.method} {request.url.path[:200]} here.")
-        return JSONResponse(failure.body(), failure.status)
+        path = request.url.path
+        failure = NotFound(f"There is no {request.method} {path[:200]} here.")
+        return JSONResponse(error_body(path, failure), failure.status)
 
     @app.exception_handler(Exception)
     async def bug(_: Request, __: Exception) -> Response:

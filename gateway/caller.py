@@ -17,7 +17,7 @@ import msgspec
 from gateway.errors import Failure
 from gateway.protocol import body as bodies
 from gateway.protocol import sse
-from gateway.protocol.whole import as_stream
+from gateway.protocol.surface import Surface, error_body
 from gateway.record import Record
 from gateway.sdk import Exchange, Reply
 
@@ -111,10 +111,14 @@ class Caller:
     With a ``port`` the two commonest heads go by it, with what AccessLog would add to them.
     """
 
-    __slots__ = ("_backlog", "_port", "_record", "_task", "blocked_since", "finished", "listener", "send", "started")
+    __slots__ = (
+        *("_backlog", "_port", "_record", "_surface", "_task", "blocked_since", "broken", "finished", "listener"),
+        *("send", "started"),
+    )
 
-    def __init__(self, record: Record, port: Port | None = None) -> None:
-        self._record, self._port = record, port
+    def __init__(self, record: Record, surface: Surface, port: Port | None = None) -> None:
+        self._record, self._surface, self._port = record, surface, port
+        self.broken = surface.failure_event  # writes the event that ends a stream which has begun
         self.send: Send  # the server's, to be set before anything is sent
         self.listener: Listener | None = None
         self._backlog: deque[Message] | None = None
@@ -169,12 +173,13 @@ class Caller:
 
     def fail(self, failure: Failure) -> None:
         """Answer with a failure."""
-        self.answer(failure.status, [*JSON_HEADERS, *failure.headers(), *self._tags()], bodies.encode(failure.body()))
+        headers = [*JSON_HEADERS, *failure.headers(), *self._tags()]
+        self.answer(failure.status, headers, bodies.encode(self._surface.error_body(failure)))
 
     def break_off(self, failure: Failure) -> None:
-        """End a stream that has begun: one error event, no [DONE], no invented finish_reason."""
+        """End a stream that has begun: one event in the route's form, no [DONE], no invented finish_reason."""
         self.note(failure)
-        self.end(sse.encode(bodies.encode(failure.body())))
+        self.end(self.broken(failure))
 
     def note(self, failure: Failure) -> None:
         """Write down what became of the request."""
@@ -196,13 +201,13 @@ class Caller:
         """
         own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
         names = {name.lower() for name, _ in own}
-        body = dict(reply.body)
+        body = dict(self._surface.own(reply.status, reply.body))
         if reply.status == 200 and extra:
             body["sluice"] = {**body.get("sluice", {}), **extra}
         if stream and reply.status == 200:
             if not self.started:
                 self.start(200, [*_without(names, [*EVENT_STREAM, *self._tags()]), *own])
-            self.end(as_stream(body, want_usage=want_usage))
+            self.end(self._surface.as_stream(body, want_usage=want_usage))
         else:
             self.answer(reply.status, [*_without(names, [*JSON_HEADERS, *self._tags()]), *own], bodies.encode(body))
 
@@ -221,6 +226,7 @@ class Caller:
     def drop(self) -> None:
         """The caller has left: forget what has not been sent."""
         self._backlog = self.listener = None
+        self.broken = self._surface.failure_event
         if self._task is not None:
             self._task.cancel()
 
@@ -299,9 +305,9 @@ def extra(exchange: Exchange) -> dict[str, Any] | None:
     return {**more, **({"tags": list(tags)} if tags else {})} if more or tags else None
 
 
-async def send_failure(send: Send, failure: Failure, *, close: bool = False) -> None:
-    """Answer with a failure; ``close`` where the rest of the request's body was not read."""
-    body = msgspec.json.encode(failure.body())
+async def send_failure(scope: Mapping[str, Any], send: Send, failure: Failure, *, close: bool = False) -> None:
+    """Answer a request with a failure; ``close`` where the rest of its body was not read."""
+    body = msgspec.json.encode(error_body(scope["path"], failure))
     headers = [*JSON_HEADERS, *failure.headers(), (b"content-length", b"%d" % len(body))]
     if close:
         headers.append((b"connection", b"close"))

@@ -10,9 +10,7 @@ from typing import Any
 from gateway.errors import EngineError, NoEngineAvailable
 from gateway.live import Live, Model
 from gateway.protocol import body as bodies
-from gateway.protocol import openai
-from gateway.protocol.stream import NONSENSE
-from gateway.protocol.whole import WholeAnswer
+from gateway.protocol.surface import Surface
 from gateway.sdk import Channel, Exchange
 from gateway.upstream import asking
 
@@ -23,23 +21,21 @@ class Host:
     ``began``: the event loop's time when it came; ``digest``: its key's.
     """
 
-    __slots__ = ("_began", "_digest", "_live", "_model", "_route")
+    __slots__ = ("_began", "_digest", "_live", "_model", "_surface")
 
-    def __init__(self, live: Live, model: Model, route: str, began: float, digest: str) -> None:
-        self._live, self._model, self._route, self._began, self._digest = live, model, route, began, digest
+    def __init__(self, live: Live, model: Model, surface: Surface, began: float, digest: str) -> None:
+        self._live, self._model, self._surface, self._began, self._digest = live, model, surface, began, digest
 
     async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request to its model and return the whole answer, filtered as the first. Raises Failure."""
         model = self._live.models.get(str(request.get("model")), self._model)
         left = self._live.timeouts.total - (asyncio.get_running_loop().time() - self._began)
         salt = self._digest[:32] if model.isolate_prefix_cache and self._digest else None
-        sent = openai.for_engine(self._route, request, model=None, stream=False, cache_salt=salt)
+        sent = self._surface.for_engine(request, model=None, stream=False, cache_salt=salt)
         sent["stream"] = False
         exchange.record.asks += 1
-        body = await asking.ask(model.engines, self._route, sent, model.name, exchange.id, left)
-        answer = WholeAnswer(bodies.encode(body))
-        if answer.chunk.choices is None:
-            raise EngineError(NONSENSE)
+        body = await asking.ask(model.engines, self._surface.route, sent, model.name, exchange.id, left)
+        answer = self._surface.whole(bodies.encode(body))
         answer.filter(lambda *channel: self._live.chain.filter_for(exchange, Channel(*channel)))
         if answer.usage is not None:  # tokens of every answer count, also of one that nobody saw
             exchange.record.prompt_tokens += answer.usage.prompt_tokens
@@ -53,8 +49,8 @@ class Host:
         if isinstance(text, str):
             part: dict[str, Any] = {"prompt": text}
         else:
-            part = {name: exchange.request[name] for name in openai.TEMPLATED if name in exchange.request}
-            part["messages"] = list(text)
+            part = {name: exchange.request[name] for name in self._surface.templated if name in exchange.request}
+            part |= {"messages": list(text)} if tools is None else {"messages": list(text), "tools": list(tools)}
         tokenizer = self._model.tokenizer
         if tokenizer is not None and (count := await tokenizer.count(part)) is not None:
             return count

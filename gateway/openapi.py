@@ -15,6 +15,7 @@ _YES_NO: Json = {"type": "boolean"}
 _OBJECT: Json = {"type": "object", "additionalProperties": True}
 
 _MODEL: Json = {**_TEXT, "description": "A configured model's name or alias; GET /v1/models lists them."}
+_OBJECTS: Json = {"type": "array", "items": _OBJECT}
 _USER: Json = {"role": "user", "content": "Say hello."}
 _SLUICE: Json = {**_OBJECT, "description": "What the gateway adds: tags, and what its plugins tell."}
 
@@ -42,6 +43,14 @@ _MESSAGE: Json = {
         "tool_call_id": _TEXT,
     },
     "additionalProperties": True,
+}
+_ANTHROPIC: dict[str, Json] = {
+    "system": {"anyOf": [_TEXT, _OBJECTS]},
+    "stream": _SAMPLING["stream"],
+    "temperature": _NUMBER,
+    "stop_sequences": {"type": "array", "items": _TEXT},
+    "tools": _OBJECTS,
+    "sluice": _SAMPLING["sluice"],
 }
 _USAGE: Json = {
     "type": "object",
@@ -126,6 +135,35 @@ def _data_paths() -> Json:
             _answer("text_completion"),
             stream=True,
         ),
+        **_response_paths(),
+        "/v1/messages": _post(
+            "Answer a conversation, in Anthropic's form",
+            {"max_tokens": _WHOLE, "messages": messages, **_ANTHROPIC},
+            {"max_tokens": 64, "messages": [_USER]},
+            _object(id=_TEXT, type=_TEXT, role=_TEXT, content=_OBJECTS, stop_reason=_TEXT, usage=_OBJECT),
+            stream=True,
+            required=("max_tokens", "messages"),
+        ),
+        "/v1/messages/count_tokens": _post(
+            "Count a conversation's tokens, in Anthropic's form",
+            {"messages": messages, **_ANTHROPIC},
+            {"messages": [_USER]},
+            _object(input_tokens=_WHOLE),
+        ),
+        "/v1/rerank": _post(
+            "Sort documents by how well they fit a query",
+            {"query": _TEXT, "documents": {"type": "array", "items": {"anyOf": [_TEXT, _OBJECT]}}, "top_n": _WHOLE},
+            {"query": "capital of France", "documents": ["Paris is the capital.", "Berlin is big."]},
+            _object(id=_TEXT, model=_TEXT, results=_OBJECTS, usage=_ref("Usage")),
+            required=("query", "documents"),
+        ),
+        "/v1/score": _post(
+            "Say how well texts fit each other",
+            {"queries": texts, "documents": texts},
+            {"queries": "capital of France", "documents": ["Paris is the capital.", "Berlin is big."]},
+            _list(),
+            required=("queries", "documents"),
+        ),
         "/v1/embeddings": _post("Embed texts", {"input": texts}, {"input": "some text"}, _list()),
         "/v1/models": {"get": _operation("List the models", _list(), (401,))},
         "/v1/models/{id}": {
@@ -147,6 +185,32 @@ def _data_paths() -> Json:
             {"tokens": [1, 2, 3]},
             _object(prompt=_TEXT),
         ),
+    }
+
+
+def _response_paths() -> Json:
+    response = _object(id=_TEXT, object=_TEXT, model=_TEXT, status=_TEXT, output=_OBJECTS, usage=_OBJECT)
+    fields: Json = {
+        "input": {"anyOf": [_TEXT, _OBJECTS]},
+        "instructions": _TEXT,
+        "max_output_tokens": _SAMPLING["max_tokens"],
+        "previous_response_id": {**_TEXT, "description": "Goes on from a response of the same key."},
+        "background": _YES_NO,
+        "store": _YES_NO,
+        "tools": _OBJECTS,
+        **{name: _SAMPLING[name] for name in ("stream", "temperature", "top_p", "sluice")},
+    }
+    asked = _operation("Show a stored response", response, (400, 401, 404, 502, 503, 504))
+    known = [{"name": "id", "in": "path", "required": True, "schema": _TEXT}]
+    query = [
+        {"name": name, "in": "query", "schema": kind}
+        for name, kind in (("stream", _YES_NO), ("starting_after", _WHOLE))
+    ]
+    stopped = {**_operation("Stop a response", response, (400, 401, 404, 502, 503, 504)), "parameters": known}
+    return {
+        "/v1/responses": _post("Answer in items", fields, {"input": "Say hello."}, response, stream=True),
+        "/v1/responses/{id}": {"get": {**asked, "parameters": [*known, *query]}},
+        "/v1/responses/{id}/cancel": {"post": stopped},
     }
 
 

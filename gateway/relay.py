@@ -9,16 +9,17 @@ place only: for the caller to leave or the answer to be over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.accounting import Meters, ended, named
 from gateway.admission.entry import Entry, rank_of
 from gateway.admission.keys import Principal
-from gateway.answering import Answering, Meters, ended, named
+from gateway.answering import Answering
 from gateway.caller import Caller, CallerHeaders, extra
 from gateway.clock import Clock
 from gateway.errors import (
@@ -30,10 +31,11 @@ from gateway.errors import (
     NotFound,
 )
 from gateway.host import GONE, Host
+from gateway.letter import Letter, Posted, keeper_name
 from gateway.live import ANY_MODEL, Live, Model
 from gateway.protocol import body as bodies
-from gateway.protocol import openai, unread
 from gateway.protocol.logprobs import trimmed
+from gateway.protocol.surface import Keeping, Surface, takes_shape
 from gateway.record import Record
 from gateway.sdk import Exchange, Reply
 
@@ -47,17 +49,20 @@ class Relay:
 
     __slots__ = (
         *("_answering", "_asked", "_caller", "_chain", "_clock", "_exchange", "_headers", "_leaving", "_live", "_loop"),
-        *("_marked", "_meters", "_model", "_principal", "_profile", "_raw", "_receive", "_record", "_route", "_entry"),
+        *("_keeper", "_marked", "_meters", "_model", "_principal", "_profile", "_raw", "_receive", "_record", "_sent"),
+        *("_surface", "_entry"),
     )
 
-    def __init__(self, scope: Scope, route: str, meters: Meters, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, scope: Scope, surface: Surface, meters: Meters, clock: Clock, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._live: Live = scope["sluice.live"]
         self._principal: Principal = scope["sluice.principal"]
         self._record: Record = scope["sluice"]
         self._raw: bytes = scope["sluice.body"]
         self._headers: dict[bytes, bytes] = scope["sluice.headers"]
-        self._caller = Caller(self._record, scope.get("sluice.port"))
-        self._route, self._meters, self._clock, self._loop = route, meters, clock, loop
+        self._caller = Caller(self._record, surface, scope.get("sluice.port"))
+        self._surface, self._meters, self._clock, self._loop = surface, meters, clock, loop
         self._chain = self._live.chain
         if self._chain.shapes:
             self._profile: str | None = scope.get("sluice.profile")
@@ -127,28 +132,48 @@ class Relay:
     def _admit(self) -> Exchange:
         """Read the request and find its model. Raises Failure."""
         self._marked = perf_counter()
-        live, route, record, body = self._live, self._route, self._record, bodies.decode(self._raw)
-        asked = self._asked = openai.ask(route, body, live.media_hosts)
-        model = live.models.get(asked.model) or live.models.get(ANY_MODEL)
-        if model is None:
-            raise ModelNotFound(f"The model `{asked.model[:200]}` does not exist.", param="model")
-        self._model, record.model, record.stream = model, model.name, asked.stream
-        if not self._principal.may_use(model.name):
-            raise ModelNotAllowed(f"This key may not use the model `{model.name}`.", param="model")
-        openai.clamp(route, body, asked, model.ceilings)
-        now = self._loop.time()
-        host = Host(live, model, route, now, self._principal.digest)
+        surface, record, body, now = self._surface, self._record, self._read(), self._loop.time()
+        asked, model = self._asked, self._model
+        record.model, record.stream = model.name, asked.stream
+        host = Host(self._live, model, surface, now, self._principal.digest)
         exchange = self._exchange = Exchange(record, body, CallerHeaders(self._headers), host)
-        if self._chain.shapes:
+        if self._chain.shapes and takes_shape(surface.route):
             self._find_shape(exchange)
         exchange.filled = asked.filled
         if asked.clamped:
             exchange.tag("max_tokens_clamped")
         if not asked.plain and self._chain.blocks_requests(exchange):
-            at = unread.has_token_ids(route, body)
+            at = surface.has_token_ids(body)
             if at is not None:
                 raise InvalidRequest("Token ids carry no text that could be checked: send text.", param=at)
         return exchange
+
+    def _read(self) -> dict[str, Any]:
+        """Read the body, and find the model that it names. Raises Failure."""
+        live, surface, body = self._live, self._surface, bodies.decode(self._raw)
+        asked = self._asked = surface.ask(body, live.media_hosts)
+        model = live.models.get(asked.model) or live.models.get(ANY_MODEL)
+        if model is None:
+            raise ModelNotFound(f"The model `{asked.model[:200]}` does not exist.", param="model")
+        if not self._principal.may_use(model.name):
+            self._record.model = model.name
+            raise ModelNotAllowed(f"This key may not use the model `{model.name}`.", param="model")
+        self._model = model
+        surface.clamp(body, asked, model.ceilings)
+        self._sent = {field: body.get(field) for field in surface.echoes}
+        self._keeper = None if surface.keeping is None else self._find_keeper(surface.keeping, body)
+        return body
+
+    def _find_keeper(self, keeping: Keeping, body: dict[str, Any]) -> str | None:
+        """Return the name of the only engine that can go on from what the request names. Raises NotFound."""
+        earlier = keeping.earlier(body)
+        if earlier is None:
+            return None
+        names = {keeper_name(self._model.name, engine): engine.name for engine in self._model.engines}
+        keeper = keeping.keeper(earlier, names, self._principal.digest)
+        if keeper is None:
+            raise keeping.not_found(earlier, "previous_response_id")
+        return names[keeper]
 
     def _find_shape(self, exchange: Exchange) -> None:
         """Say in which form the answer will be told. Raises NotFound."""
@@ -183,28 +208,52 @@ class Relay:
         if exchange.reply is not None:
             self._reply(exchange, exchange.reply)
             return None
-        model, digest = self._model, self._principal.digest
+        whole = not self._asked.stream or self._chain.needs_whole_answer(exchange)
+        letter = Posted(
+            exchange,
+            self._surface,
+            self._headers,
+            self._model.name,
+            self._principal.digest,
+            stream=not whole,
+            isolated=self._model.isolate_prefix_cache,
+        )
+        return self._send(exchange, letter, self._sent and {"echo": self._changed(exchange)}, whole=whole)
+
+    def _changed(self, exchange: Exchange) -> dict[str, Any]:
+        """Return, as the caller sent them, the fields that plugins have written to and the answer repeats."""
+        request = exchange.request
+        return {field: value for field, value in self._sent.items() if request.get(field) != value}
+
+    def _send(
+        self, exchange: Exchange, letter: Letter, own: Mapping[str, Any], *, whole: bool
+    ) -> Awaitable[None] | None:
+        engines, asked = self._model.engines, self._asked
+        want = engines.want(
+            exchange.request,
+            self._headers,
+            work=len(self._raw) // 4 + asked.output_tokens,
+            stream=asked.stream,
+            key=self._principal.name or "",
+            priority=self._principal.priority,
+            only=self._keeper,
+        )
         self._answering = Answering(
             exchange,
-            self._asked,
+            asked,
+            self._surface,
             self._live,
-            model,
+            engines,
+            letter,
+            own,
             self._caller,
             self._fail,
             self._meters,
             self._clock,
             self._loop,
             self._marked,
-            self._headers,
-            digest[:32] if model.isolate_prefix_cache and digest else None,
-            model.engines.want(
-                exchange.request,
-                self._headers,
-                work=len(self._raw) // 4 + self._asked.output_tokens,
-                stream=self._asked.stream,
-                key=self._principal.name or "",
-                priority=self._principal.priority,
-            ),
+            want,
+            whole=whole,
         )
         return self._answering.attempt.ask()
 

@@ -8,17 +8,18 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.accounting import Meters
 from gateway.admission.keys import Principal
-from gateway.answering import Meters
 from gateway.caller import send_failure, send_json
 from gateway.clock import Clock
 from gateway.errors import ModelNotFound, NotFound
 from gateway.live import ANY_MODEL, Live, Model
-from gateway.protocol.openai import ROUTES
+from gateway.protocol.surface import CANCELLED, POSTED, STORED
 from gateway.relay import Relay
+from gateway.stored import Stored
 
 MODELS = "/v1/models"
-_RELAYED = frozenset(ROUTES)
+_KEPT = "/v1/responses/"
 
 
 class Routes:
@@ -34,17 +35,29 @@ class Routes:
         if scope["type"] != "http":
             return self._others(scope, receive, send)
         path: str = scope["path"]
-        if path not in _RELAYED and path.endswith("/") and path != "/":
+        surface = POSTED.get(path)
+        if surface is None and path.endswith("/") and path != "/":
             path = path.removesuffix("/")
             scope["path"] = path
             scope["raw_path"] = scope.get("raw_path", b"").rstrip(b"/")
-        if path in _RELAYED:
+            surface = POSTED.get(path)
+        if surface is not None:
             if scope["method"] == "POST":
-                return Relay(scope, path, self._meters, self._clock, self._running())(receive, send)
-            return send_failure(send, NotFound(f"{path} is asked with POST."))
+                return Relay(scope, surface, self._meters, self._clock, self._running())(receive, send)
+            return send_failure(scope, send, NotFound(f"{path} is asked with POST."))
+        if path.startswith(_KEPT):
+            return self._kept(path, scope, receive, send)
         if path == MODELS or path.startswith(MODELS + "/"):
             return self._models(path, scope["method"], scope, send)
         return self._others(scope, receive, send)
+
+    def _kept(self, path: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer with what an engine keeps, or stop it."""
+        answer, _, what = path.removeprefix(_KEPT).partition("/")
+        surface = {("GET", ""): STORED, ("POST", "cancel"): CANCELLED}.get((scope["method"], what))
+        if surface is None:
+            return self._others(scope, receive, send)
+        return Stored(scope, surface, self._meters, self._clock, self._running(), answer)(receive, send)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         """Return the event loop; asking Python for it costs a system call each time."""
@@ -56,7 +69,7 @@ class Routes:
     async def _models(path: str, method: str, scope: Scope, send: Send) -> None:
         live, principal = scope["sluice.live"], scope["sluice.principal"]
         if method not in {"GET", "HEAD"}:
-            await send_failure(send, NotFound(f"{MODELS} is asked with GET."))
+            await send_failure(scope, send, NotFound(f"{MODELS} is asked with GET."))
             return
         cards = model_cards(live, principal)
         if path == MODELS:
@@ -66,7 +79,7 @@ class Routes:
         if name in cards:
             await send_json(send, cards[name])
         else:
-            await send_failure(send, ModelNotFound(f"The model `{name[:200]}` does not exist.", param="model"))
+            await send_failure(scope, send, ModelNotFound(f"The model `{name[:200]}` does not exist.", param="model"))
 
 
 def model_cards(live: Live, principal: Principal) -> dict[str, dict[str, Any]]:

@@ -15,8 +15,9 @@ from pydantic import AfterValidator, BaseModel
 
 from gateway.errors import ContentFiltered, Failure, Refused
 from gateway.protocol.filtering import Blocked, Channel, Edit, TextFilter
-from gateway.protocol.places import Text, answer_texts, request_texts
 from gateway.protocol.reading import WIDE_MARKS, Reading
+from gateway.protocol.surface import answer_texts, request_texts
+from gateway.protocol.text import Text
 from gateway.record import Hit, Listing, Record, Run, Shape
 
 __all__ = [

@@ -16,8 +16,8 @@ import msgspec
 from gateway.errors import Failure, FilterUnavailable
 from gateway.pipeline import Chain, Link
 from gateway.protocol import sse
-from gateway.protocol.places import answer_texts
 from gateway.protocol.stream import Filter, StreamEditor
+from gateway.protocol.surface import answer_texts
 from gateway.protocol.whole import WholeAnswer
 from gateway.record import Hit, Record
 from gateway.sdk import Answer, Channel, Exchange, Plugin, Reply

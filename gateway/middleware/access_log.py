@@ -71,7 +71,7 @@ class AccessLog:
             if failure is not None:
                 record.outcome = record.outcome if record.outcome == "shutdown" else str(failure.code)
                 if not record.status:
-                    await send_failure(noting, failure)
+                    await send_failure(scope, noting, failure)
             self._account(record)
 
     def _account(self, record: Record) -> None:

@@ -37,7 +37,7 @@ class Auth:
         if principal is not None:
             record.key = principal.name
         elif scope["path"].rstrip("/") not in OPEN:
-            return send_failure(send, InvalidKey(WRONG if sent else MISSING))
+            return send_failure(scope, send, InvalidKey(WRONG if sent else MISSING))
         record.phases["auth"] = perf_counter() - began
         return self._app(scope, receive, send)
 

@@ -36,7 +36,7 @@ class Body:
                 return self._later(scope, receive, send, limit, packed=packed)
             scope["sluice.body"] = _checked(body, limit, packed=packed)
         except Failure as failure:
-            return send_failure(send, failure, close=True)
+            return send_failure(scope, send, failure, close=True)
         return self._app(scope, receive, send)
 
     @staticmethod
@@ -57,7 +57,7 @@ class Body:
         except CallerLeft:
             scope["sluice"].outcome = "client_left"
         except Failure as failure:
-            await send_failure(send, failure, close=True)
+            await send_failure(scope, send, failure, close=True)
         else:
             await self._app(scope, receive, send)
 

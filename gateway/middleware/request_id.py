@@ -19,6 +19,7 @@ _ACCEPTED = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 
 _ROUTES = {route: route for route in ROUTES} | {route + "/": route for route in ROUTES}
 _ONE_MODEL = "/v1/models/"
+_one_response = re.compile("/v1/responses/[^/]+(/cancel)?/?").fullmatch
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
@@ -44,7 +45,7 @@ class RequestId:
             scope["sluice"] = Record(
                 f"{self._prefix}{self._count():x}" if given is None or not _ACCEPTED(given) else given.decode("ascii"),
                 scope["method"],
-                _ROUTES.get(path) or ("/v1/models" if path.startswith(_ONE_MODEL) else OTHER),
+                _ROUTES.get(path) or _route(path),
                 started=perf_counter(),
             )
             if (peer := scope.get("client")) is not None:
@@ -53,6 +54,13 @@ class RequestId:
                     peer[0] if forwarded is None else caller(peer[0], scope["headers"], self._trusted)
                 )
         return self._app(scope, receive, send)
+
+
+def _route(path: str) -> str:
+    """Return the name of a route that has an id in its path."""
+    if (found := _one_response(path)) is not None:
+        return f"/v1/responses/{{id}}{found[1] or ''}"
+    return "/v1/models" if path.startswith(_ONE_MODEL) else OTHER
 
 
 def caller(peer: str, headers: Sequence[tuple[bytes, bytes]], trusted: Networks) -> str:

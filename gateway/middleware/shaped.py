@@ -14,6 +14,7 @@ from gateway.live import Live
 from gateway.pipeline import Chain
 from gateway.protocol import sse
 from gateway.protocol.merging import finish_merge, merge_chunk
+from gateway.protocol.surface import takes_shape
 from gateway.sdk import Record, Shape
 
 PREFIX = "/b/"
@@ -52,12 +53,16 @@ class Shaped:
         name = None
         if path.startswith(PREFIX):
             name, _, rest = path.removeprefix(PREFIX).partition("/")
-            if not rest.startswith("v1/") or all(shape.name != name for _, shape in chain.shapes):
+            if (
+                not rest.startswith("v1/")
+                or not takes_shape(f"/{rest}")
+                or all(shape.name != name for _, shape in chain.shapes)
+            ):
                 return send
             scope["path"] = f"/{rest}"
             scope["raw_path"] = scope.get("raw_path", b"").removeprefix(f"{PREFIX}{name}".encode())
             scope["sluice.profile"] = name
-        elif not path.startswith("/v1/") or all(link.keys is None for link, _ in chain.shapes):
+        elif not path.startswith("/v1/") or not takes_shape(path) or all(link.keys is None for link, _ in chain.shapes):
             return send
         telling = _Telling(chain, name, scope, send)
         if "sluice.port" in scope:

@@ -29,7 +29,7 @@ _THINKING_FLOOR = 1024  # Anthropic's and vLLM's least budget
 _HIDDEN_STATUS = re.compile(r"'code': (4\d\d)\}")
 
 
-def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
+def ask(body: dict[str, Any], media_hosts: frozenset[str], *, streams: bool = True) -> Asked:
     """Check the fields that the gateway relies on, and refuse what no engine is to be asked.
 
     Raises InvalidRequest naming the field.
@@ -39,28 +39,33 @@ def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
         raise InvalidRequest("model must be a string: the name of a model (GET /v1/models lists them).", param="model")
     if not isinstance(stream, bool | None):
         raise InvalidRequest("stream must be true or false.", param="stream")
-    openai.check(route, body, media_hosts)
-    return Asked(model, bool(stream) and route == MESSAGES, want_usage=True)
+    openai.check(body, media_hosts)
+    return Asked(model, bool(stream) and streams, want_usage=True)
 
 
-def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> Asked:
+def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> None:
     """Hold a request to its model's ceiling of tokens, in place; a budget for thinking stays below it.
 
     ``max_tokens`` is required by this API: where it is missing the engine says so. Raises InvalidRequest.
     """
     value, ceiling = body.get("max_tokens"), ceilings.max_output_tokens
-    if route != MESSAGES or value is None:
-        return asked
+    if value is None:
+        return
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest("max_tokens must be a whole number.", param="max_tokens")
-    clamped = ceiling is not None and value > ceiling
-    if ceiling is not None and clamped:
+    if ceiling is not None and value > ceiling:
+        asked.clamped = True
         body["max_tokens"] = value = ceiling
         thinking = body.get("thinking")
         budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
         if isinstance(budget, int) and budget >= ceiling > _THINKING_FLOOR:
             body["thinking"] = {**body["thinking"], "budget_tokens": ceiling - 1}
-    return Asked(asked.model, asked.stream, want_usage=True, output_tokens=int(value), clamped=clamped)
+    asked.output_tokens = int(value)
+
+
+def unclamped(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> None:
+    """Hold a request to nothing: what is only counted costs no tokens."""
+    del body, asked, ceilings
 
 
 def for_engine(body: dict[str, Any], *, model: str | None, stream: bool, cache_salt: str | None) -> dict[str, Any]:
@@ -76,9 +81,12 @@ def for_engine(body: dict[str, Any], *, model: str | None, stream: bool, cache_s
 
 def error_body(failure: Failure) -> dict[str, Any]:
     """Tell a failure as an Anthropic client expects it."""
-    status = failure.status
-    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": failure.message}}
+    return {"type": "error", "error": {"type": error_type(failure.status), "message": failure.message}}
+
+
+def error_type(status: int) -> str:
+    """Return Anthropic's class of error for a status."""
+    return _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
 def failure_event(failure: Failure) -> bytes:

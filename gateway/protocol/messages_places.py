@@ -11,7 +11,7 @@ from gateway.protocol.places import (
     _PARAMETERS,
     _PLAIN_ID,
     _ROLES,
-    Reader,
+    Table,
     _anything,
     _content,
     _join,
@@ -116,7 +116,7 @@ def _tool_choice(found: list[Text], container: Any, at: Any, path: str, role: st
             _anything(found, choice, field, _under(path, field), role)
 
 
-REQUEST: dict[str, Reader | None] = {
+REQUEST: Table = {
     **dict.fromkeys(_PARAMETERS),
     **dict.fromkeys(("stop_sequences", "thinking", "mm_payload")),
     "*": _anything,
@@ -152,5 +152,5 @@ def _answer(found: list[Text], container: Any, at: Any, path: str, role: str | N
         found += [Text(place.holder, place.field, f"{path}[{index}].{place.group}", role) for place in places]
 
 
-ANSWER: dict[str, Reader | None] = {"content": _answer}
-COUNTED: dict[str, Reader | None] = {}
+ANSWER: Table = {"content": _answer}
+COUNTED: Table = {}

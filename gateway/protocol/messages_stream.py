@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.errors import EngineError, Failure
-from gateway.protocol import messages, sse
-from gateway.protocol.chunks import Usage
+from gateway.protocol import messages
+from gateway.protocol.editing import BROKE_OFF, NONSENSE, NamedEditor
+from gateway.protocol.filtering import MakeFilter
 from gateway.protocol.messages_places import block_places
 from gateway.protocol.messages_whole import REASONS, Counted, ended_by
 from gateway.protocol.named import event as written
 from gateway.protocol.named import payload_of
 from gateway.protocol.parts import ArgumentsChannel, TextChannel, channel_for
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
+from gateway.protocol.patches import with_extra
 
 #: A delta's type -> kind of channel, the field with its text, and the type of block that it belongs to.
 _DELTAS = {
@@ -64,8 +65,8 @@ class _Open(NamedTuple):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class MessagesEditor:
-    """Edits one streamed answer; the same surface as ``StreamEditor``."""
+class MessagesEditor(NamedEditor):
+    """Edits one streamed answer."""
 
     def __init__(
         self,
@@ -78,49 +79,23 @@ class MessagesEditor:
         show_logprobs: int | None = None,
     ) -> None:
         del choices, want_usage, show_logprobs  # there is one choice, it is always counted, and it has no logprobs
-        self._make_filter, self._model = make_filter, model
-        self._splitter = sse.Splitter()
+        super().__init__(make_filter)
+        self._model = model
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] | None = {} if merge else None
         self._open: _Open | None = None
         self._waiting = b""  # the end of a block that holds text, until it is known what follows
         self._tools = 0
-        self._watched: bool | None = None
-        self._last = self._stop = self._unended = b""
+        self._last = self._stop = b""
         self._ended: dict[str, Any] = {}
-        self.usage: Usage | None = None
-        self.failure: Failure | None = None
-        self.done = self.complete = self.abort = False
-        self.events = self.chars = self.chunks = 0
-        self.finish_reasons: list[str] = []
-
-    def feed(self, data: bytes) -> bytes:
-        """Take the engine's bytes; return what the caller may see now."""
-        try:
-            frames = self._splitter.feed(data)
-        except ValueError:
-            self.failure = EngineError(NONSENSE)
-            return b""
-        return b"".join([self._guarded(frame) for frame in frames])
-
-    def end(self) -> None:
-        """The engine's body has ended: sets ``failure`` if the answer had not."""
-        rest = self._splitter.rest
-        if rest:  # an event that nobody ended, or that ends in a lone CR
-            self._unended = self._guarded(rest.rstrip(b"\r\n") + b"\n\n")
-        self._set_done()
-
-    def _set_done(self) -> None:
-        if not self.complete and self.failure is None:
-            self.failure = EngineError(BROKE_OFF)
-        self.done = True
 
     def close(self, extra: dict[str, Any] | None) -> bytes:
         """Return the end of the stream, with ``extra`` under "sluice" in its ``message_delta``."""
         last = self._last
         if self.abort:
             extra = {**(extra or {}), "usage": "estimate"}
-            usage = {"input_tokens": self.usage.prompt_tokens if self.usage else 0, "output_tokens": self.chunks}
+            prompt = self.usage.prompt_tokens if self.usage else self.prompt_estimate
+            usage = {"input_tokens": prompt, "output_tokens": self.chunks}
             last = written({"type": "message_delta", "delta": self._ended, "usage": usage, "sluice": extra})
         elif extra:
             body = msgspec.json.decode(payload_of(last) or b"{}")
@@ -138,22 +113,13 @@ class MessagesEditor:
             usage["output_tokens"] = self.usage.completion_tokens
         return {**self._message, "content": content, **self._ended, "usage": usage, "model": self._model}
 
-    @staticmethod
-    def broken(failure: Failure) -> bytes:
+    def broken(self, failure: Failure) -> bytes:
         """Return the event that ends a stream which has begun and has failed."""
         return messages.failure_event(failure)
 
     # ---- one frame ----
 
-    def _guarded(self, frame: bytes) -> bytes:
-        if self.done or self.failure is not None or self.abort:
-            return b""
-        payload = payload_of(frame)
-        if payload is None:
-            return frame if frame.startswith(b":") else b""
-        if payload == b"[DONE]":
-            self._set_done()
-            return b""
+    def _payload(self, frame: bytes, payload: bytes) -> bytes:
         try:
             event = _decode(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -193,11 +159,6 @@ class MessagesEditor:
         if self.failure is None and not kind:
             self.failure = EngineError(NONSENSE)
         return b"" if self._is_watched() else frame  # of a kind that we do not know: nobody has looked at it
-
-    def _is_watched(self) -> bool:
-        if self._watched is None:
-            self._watched = self._make_filter(0, "content", 0) is not None
-        return self._watched
 
     def _message_start(self, frame: bytes, payload: bytes, event: _Event) -> bytes:
         try:

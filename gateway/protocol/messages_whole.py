@@ -8,11 +8,13 @@ import msgspec
 
 from gateway.errors import EngineError
 from gateway.protocol import failures
+from gateway.protocol.answer import Whole
 from gateway.protocol.chunks import Usage
+from gateway.protocol.editing import BROKE_OFF, NONSENSE
+from gateway.protocol.filtering import MakeFilter
 from gateway.protocol.messages_places import block_places
 from gateway.protocol.named import event
 from gateway.protocol.parts import fed, write
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
 
 #: What the record calls the end of an answer.
 REASONS = {
@@ -61,18 +63,13 @@ def ended_by(why: str) -> dict[str, Any]:
     return {"stop_reason": _ENDS.get(why, "refusal"), "stop_sequence": None}
 
 
-class WholeMessage:
-    """One whole answer; the caller gets the engine's bytes unless something had to change.
+class WholeMessage(Whole):
+    """One whole answer. Raises EngineError where it is none."""
 
-    Raises EngineError where it is no answer.
-    """
-
-    __slots__ = ("_body", "chars", "finish_reasons", "head", "raw")
+    __slots__ = ("head",)
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self._body: dict[str, Any] | None = None
-        self.chars = 0
+        super().__init__(raw)
         try:
             self.head = _decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as fault:
@@ -85,13 +82,6 @@ class WholeMessage:
     def usage(self) -> Usage | None:
         """What the engine counted."""
         return None if self.head.usage is None else self.head.usage.usage()
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The answer as an object; from now on it is written anew."""
-        if self._body is None:
-            self._body = msgspec.json.decode(self.raw)
-        return self._body
 
     def filter(self, make_filter: MakeFilter) -> None:
         """Send every text of every block through its channel's filter. Raises whatever a filter that failed raises.
@@ -125,14 +115,10 @@ class WholeMessage:
                 block["input"] = msgspec.json.decode(block["input"])
         self.body["content"] = content or [{"type": "text", "text": ""}]  # clients look at the first block
 
-    def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
-        """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+    def _retell(self, model: str, show_logprobs: int | None) -> None:
         del show_logprobs  # this API has none
         if self.head.model is not None and self.head.model != model:
             self.body["model"] = model
-        if extra:
-            self.body["sluice"] = with_extra(self.body, extra)
-        return self.raw if self._body is None else msgspec.json.encode(self._body)
 
 
 def as_stream(message: dict[str, Any], *, want_usage: bool = True) -> bytes:

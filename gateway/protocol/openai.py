@@ -25,8 +25,6 @@ TEMPLATED = (
     *("add_generation_prompt", "chat_template_kwargs", "continue_final_message", "media_io_kwargs"),
     *("mm_processor_kwargs", "tools"),
 )
-#: The routes whose text we know and check; nothing else is passed on.
-ROUTES = (CHAT, COMPLETIONS, EMBEDDINGS, "/tokenize", "/detokenize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
             usage = bool(options and options.include_usage)
             return Asked(plain.model, bool(plain.stream), usage, plain=bool(plain.model))
     asked = read(route, body)
-    check(route, body, media_hosts)
+    check(body, media_hosts)
     return asked
 
 
@@ -120,11 +118,11 @@ def read(route: str, body: dict[str, Any]) -> Asked:
     return Asked(model, bool(stream), bool(usage))
 
 
-def check(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> None:
+def check(body: dict[str, Any], media_hosts: frozenset[str]) -> None:
     """Refuse what no engine is to be asked. Raises InvalidRequest naming the field."""
-    if (path := unread.forbidden(route, body)) is not None:
+    if (path := unread.forbidden(body)) is not None:
         raise InvalidRequest("A request may not bring a chat template of its own.", param=path)
-    for path, url in unread.media_urls(route, body):
+    for path, url in unread.media_urls(body):
         if url[:5].lower() != "data:" and _host(url) not in media_hosts:
             raise InvalidRequest("Media may come as data URLs, or from a host that the operator allows.", param=path)
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.protocol.arguments import ArgumentsFilter
+from gateway.protocol.filtering import Filter, MakeFilter, reason_of
 from gateway.protocol.logprobs import LogprobQueue, masked
-from gateway.protocol.stream import Filter, MakeFilter, reason_of
 
 NO_LOGPROBS = (b"null", b"[]")
 #: Kinds of which adjacent parts are read as one text.

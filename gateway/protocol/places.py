@@ -1,4 +1,4 @@
-"""Where text sits in a request and in an answer: the one place that knows, a table for each route.
+"""Where text sits in a request and in an answer: tables of readers, which ``surface`` gives to the routes.
 
 The tables name what is *not* text. A field that nobody has named is taken for text, for some engine or chat template
 may read it. Not text are the parameters that a model never reads, among them ``stop`` and ``bad_words``: who asks a
@@ -15,10 +15,11 @@ from gateway.errors import InvalidRequest
 from gateway.protocol import jsontext
 from gateway.protocol.text import Joined, Json, Key, Name, Text, Value
 
-__all__ = ["Text", "answer_texts", "request_texts"]
-
 Reader = Callable[[list[Text], Any, Any, str, str | None], None]
 """Adds the texts in ``container[at]`` to the list, given the path of the place and the role of the message."""
+
+Table = dict[str, Reader | None]
+"""Who reads a field of a body; None where it holds no text. "*": all others."""
 
 _PATH_LENGTH = 200  # names in a path are the caller's own: deep under long ones a path is cut short
 _JSON_EFFORT = 4_000_000_000  # bounds what editing every value of one JSON text may cost, about a second
@@ -41,20 +42,8 @@ _FORM = frozenset(
 _HOLDERS = frozenset({str, dict, list})
 
 
-def request_texts(route: str, body: dict[str, Any]) -> list[Text]:
-    """Return every text of a request, in order; KeyError for a route whose texts nobody knows: it is not served."""
-    return _texts(_REQUESTS[route], body)
-
-
-def answer_texts(route: str, body: dict[str, Any]) -> list[Text]:
-    """Return every text of a whole answer, in order, names of members apart: a caller's program goes by them.
-
-    KeyError for an unknown route.
-    """
-    return [text for text in _texts(_ANSWERS[route], body) if not isinstance(text, Key | Name)]
-
-
-def _texts(readers: dict[str, Reader | None], body: dict[str, Any]) -> list[Text]:
+def texts_in(readers: Table, body: dict[str, Any]) -> list[Text]:
+    """Return every text of a body, in order."""
     found: list[Text] = []
     other = readers.get("*")
     for field, value in body.items():
@@ -63,6 +52,11 @@ def _texts(readers: dict[str, Reader | None], body: dict[str, Any]) -> list[Text
             if reader is not None:
                 reader(found, body, field, field[:_PATH_LENGTH], None)
     return found
+
+
+def values_in(readers: Table, body: dict[str, Any]) -> list[Text]:
+    """Return every text of an answer, in order, names of members apart: a caller's program goes by them."""
+    return [text for text in texts_in(readers, body) if not isinstance(text, Key | Name)]
 
 
 def _under(path: str, name: str | int) -> str:
@@ -285,7 +279,7 @@ _PARAMETERS = (
     *("guided_decoding_backend", "prompt_cache_retention", "store", "include"),
 )
 
-_REQUEST: dict[str, Reader | None] = {
+REQUEST: Table = {
     **dict.fromkeys(_PARAMETERS),
     "*": _anything,
     "function_call": _choice_of_tool,
@@ -296,19 +290,5 @@ _REQUEST: dict[str, Reader | None] = {
     "structured_outputs": _structured,
     "tool_choice": _choice_of_tool,
 }
-
-_REQUESTS: dict[str, dict[str, Reader | None]] = {
-    "/detokenize": _REQUEST,
-    "/tokenize": _REQUEST,
-    "/v1/chat/completions": _REQUEST,
-    "/v1/completions": _REQUEST,
-    "/v1/embeddings": _REQUEST,
-}
-
-_ANSWERS: dict[str, dict[str, Reader | None]] = {
-    "/detokenize": {"prompt": _anything},
-    "/tokenize": {},  # its strings are the request's, which were checked
-    "/v1/chat/completions": {"choices": _choices, "prompt_text": _anything},
-    "/v1/completions": {"choices": _choices, "prompt_text": _anything},
-    "/v1/embeddings": {},
-}
+ANSWER: Table = {"choices": _choices, "prompt_text": _anything}
+DETOKENIZED: Table = {"prompt": _anything}

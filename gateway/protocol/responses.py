@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -15,6 +17,10 @@ from gateway.protocol.named import Numbers
 from gateway.protocol.openai import Asked, Ceilings, _host
 
 RESPONSES = "/v1/responses"
+#: Of a request, what no engine gets: vLLM would name the response by the second (and so another's), the third would
+#: repeat all as the engine sees it.
+_ID = re.compile("resp_([0-9a-f]{32})([0-9a-f]{8})([0-9a-f]{8})")
+_OURS = ("sluice", "request_id", "enable_response_messages")
 
 
 def ask(body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
@@ -31,7 +37,7 @@ def ask(body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
     earlier = body.get("previous_response_id")
     if earlier is not None and not isinstance(earlier, str):
         raise InvalidRequest("previous_response_id must be the id of a response.", param="previous_response_id")
-    if (path := unread.forbidden(RESPONSES, body)) is not None:
+    if (path := unread.forbidden(body)) is not None:
         raise InvalidRequest("A request may not bring a chat template of its own.", param=path)
     for path, url in responses_places.media_urls(body):
         if url[:5].lower() != "data:" and _host(url) not in media_hosts:
@@ -39,33 +45,21 @@ def ask(body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
     return Asked(model, bool(body.get("stream")), want_usage=True)
 
 
-def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> Asked:
+def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> None:
     """Hold a request to its model's ceiling of tokens, in place. Raises InvalidRequest."""
     value, ceiling = body.get("max_output_tokens"), ceilings.max_output_tokens
-    clamped, filled = False, value is None and ceiling is not None
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise InvalidRequest("max_output_tokens must be a whole number.", param="max_output_tokens")
     if ceiling is not None and (value is None or value > ceiling):
-        clamped = value is not None
+        asked.clamped, asked.filled = value is not None, ("max_output_tokens",) if value is None else ()
         body["max_output_tokens"] = value = ceiling
-    return Asked(
-        asked.model,
-        asked.stream,
-        want_usage=True,
-        output_tokens=int(value or 0),
-        clamped=clamped,
-        filled=("max_output_tokens",) if filled else (),
-    )
+    asked.output_tokens = int(value or 0)
 
 
-def for_engine(
-    body: dict[str, Any], *, model: str | None, stream: bool, cache_salt: str | None, response_id: str
-) -> dict[str, Any]:
-    """Return the body that the engine gets; the response will have ``response_id``. Raises InvalidRequest."""
-    sent = {**body, "request_id": response_id}  # vLLM gives it to the response; a caller's own could name another's
-    if model is not None:
-        sent["model"] = model
-    for ours in ("sluice", "enable_response_messages"):  # the second would repeat all as the engine sees it
+def for_engine(body: dict[str, Any], *, model: str | None, stream: bool, cache_salt: str | None) -> dict[str, Any]:
+    """Return the body that the engine gets. Raises InvalidRequest."""
+    sent = {**body, "model": model} if model is not None else dict(body)
+    for ours in _OURS:
         sent.pop(ours, None)
     if not GUIDED.isdisjoint(sent):
         translate_guided(sent)
@@ -82,11 +76,26 @@ def response_id(unique: str, engine: str, owner: str) -> str:
     return f"resp_{unique}{_tag(engine)}{_tag(owner, unique)}"
 
 
+def stamp(sent: dict[str, Any], engine: str, owner: str) -> str | None:
+    """Give the response of a request that is sent its id, in place: vLLM takes the request's.
+
+    Returns the path at which its engine is asked to stop, for what is answered in the background; else None.
+    """
+    made = sent["request_id"] = response_id(uuid4().hex, engine, owner)
+    return f"{RESPONSES}/{made}/cancel" if sent.get("background") else None
+
+
+def earlier(body: dict[str, Any]) -> str | None:
+    """Return the id of the response that a request goes on from; None where it begins anew."""
+    return body.get("previous_response_id")
+
+
 def keeper(response_id: str, engines: Iterable[str], owner: str) -> str | None:
     """Return the name of the engine that keeps a response; None where none does, or where it is another owner's."""
-    said = response_id.removeprefix("resp_")
-    unique, engine, whose = said[:32], said[32:40], said[40:]
-    if len(said) != 48 or whose != _tag(owner, unique):
+    if (said := _ID.fullmatch(response_id)) is None:
+        return None
+    unique, engine, whose = said.groups()
+    if whose != _tag(owner, unique):
         return None
     return next((name for name in engines if _tag(name) == engine), None)
 
@@ -95,9 +104,9 @@ def _tag(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
 
 
-def not_found(response_id: str) -> NotFound:
+def not_found(response_id: str, param: str = "response_id") -> NotFound:
     """Return the failure for an id that no engine knows."""
-    return NotFound(f"Response with id '{response_id[:100]}' not found.", param="response_id")
+    return NotFound(f"Response with id '{response_id[:100]}' not found.", param=param)
 
 
 def from_engine(status: int, body: bytes, retry_after: str | None) -> Failure:

@@ -208,16 +208,20 @@ def trimmed_frames(shown: bytes, kept: int) -> bytes:
     return b"".join(frames)
 
 
-def invented_end(response: dict[str, Any], output: list[dict[str, Any]], chunks: int, why: str) -> dict[str, Any]:
-    """Build the last event of a stream that a filter ended; the engine was stopped before it could count."""
+def invented_end(
+    response: dict[str, Any], output: list[dict[str, Any]], used: tuple[int, int], why: str
+) -> dict[str, Any]:
+    """Build the last event of a stream that a filter ended: the engine was stopped before it could count what was
+    ``used`` of prompt and answer.
+    """
     status = end_by(response, why)
     response["output"] = output
     response["usage"] = {
-        "input_tokens": 0,
+        "input_tokens": used[0],
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": chunks,
+        "output_tokens": used[1],
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": chunks,
+        "total_tokens": sum(used),
     }
     return {"type": f"response.{status}", "response": response}
 

@@ -11,6 +11,7 @@ from gateway.protocol.places import (
     _PARAMETERS,
     _PLAIN_ID,
     Reader,
+    Table,
     _anything,
     _choice_of_tool,
     _content,
@@ -79,7 +80,7 @@ _ITEM: dict[str, Reader] = {
     "arguments": _json,
 }
 
-REQUEST: dict[str, Reader | None] = {
+REQUEST: Table = {
     **dict.fromkeys(_PARAMETERS),
     **dict.fromkeys(("background", "previous_response_id", "reasoning", "truncation", "mm_payload")),
     "*": _anything,
@@ -146,7 +147,7 @@ def _output(found: list[Text], container: Any, at: Any, path: str, role: str | N
                 found.append(Text(place.holder, place.field, where, role))
 
 
-ANSWER: dict[str, Reader | None] = {"output": _output}
+ANSWER: Table = {"output": _output}
 
 
 def has_token_ids(body: dict[str, Any]) -> str | None:

@@ -63,9 +63,9 @@ class Shown:
         self.items[index] = item
         return b"".join([self._numbers.write(body) for body in done_events(key, item)])
 
-    def ending(self, chunks: int, why: str) -> dict[str, Any]:
+    def ending(self, used: tuple[int, int], why: str) -> dict[str, Any]:
         """Build the last event of a stream that a filter ended."""
-        return invented_end(self._response(), self._output(), chunks, why)
+        return invented_end(self._response(), self._output(), used, why)
 
     def failed(self, failure: Failure) -> bytes:
         """Write the last event of a stream that has failed."""

@@ -12,20 +12,21 @@ from typing import Any
 import msgspec
 
 from gateway.errors import EngineError, Failure
-from gateway.protocol import responses, sse
+from gateway.protocol import responses
 from gateway.protocol import responses_events as known
 from gateway.protocol import responses_whole as whole
-from gateway.protocol.chunks import Usage
+from gateway.protocol.editing import BROKE_OFF, NONSENSE, NamedEditor
+from gateway.protocol.filtering import MakeFilter
 from gateway.protocol.named import Numbers, payload_of
 from gateway.protocol.parts import TEXTS, Part, Place, channel_for, write
+from gateway.protocol.patches import with_extra
 from gateway.protocol.responses_events import Event, Key, Open, Where
 from gateway.protocol.responses_places import item_places, part_places
 from gateway.protocol.responses_shown import Shown
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
 
 
-class ResponsesEditor:
-    """Edits one streamed answer; the same surface as ``StreamEditor``.
+class ResponsesEditor(NamedEditor):
+    """Edits one streamed answer.
 
     ``echo`` holds request fields as the caller sent them; ``after`` is the number of the last event that the caller
     has already seen (a stream that is asked for again is edited from its beginning, and shown from there on).
@@ -44,8 +45,9 @@ class ResponsesEditor:
         after: int = -1,
     ) -> None:
         del choices, want_usage, merge  # there is one choice, it is always counted, and its last event is the whole
-        self._make_filter, self._show_logprobs = make_filter, show_logprobs
-        self._splitter, self._numbers = sse.Splitter(), Numbers(after)
+        super().__init__(make_filter)
+        self._show_logprobs = show_logprobs
+        self._numbers = Numbers(after)
         self._shown = Shown(model, echo or {}, self._numbers)
         self._opening: list[bytes] | None = []
         self._parts: dict[Key, Part] = {}
@@ -53,45 +55,22 @@ class ResponsesEditor:
         self._waiting: list[tuple[Event, bytes]] = []  # ends of a part that holds text, until it is known what follows
         self._tools: dict[int, int] = {}
         self._hit: Key | None = None
-        self._watched: bool | None = None
         self._final: dict[str, Any] | None = None
-        self._last = self._unended = b""
-        self.usage: Usage | None = None
-        self.failure: Failure | None = None
-        self.done = self.complete = self.abort = False
-        self.events = self.chars = self.chunks = 0
-        self.finish_reasons: list[str] = []
+        self._last = b""
 
     def feed(self, data: bytes) -> bytes:
         """Take the engine's bytes; return what the caller may see now."""
-        try:
-            frames = self._splitter.feed(data)
-        except ValueError:
-            self.failure = EngineError(NONSENSE)
-            return b""
-        return self._trimmed(b"".join([self._guarded(frame) for frame in frames]))
+        return self._trimmed(super().feed(data))
 
     def _trimmed(self, shown: bytes) -> bytes:
         return shown if self._show_logprobs is None else known.trimmed_frames(shown, self._show_logprobs)
-
-    def end(self) -> None:
-        """The engine's body has ended: sets ``failure`` if the answer had not."""
-        rest = self._splitter.rest
-        if rest:  # an event that nobody ended, or that ends in a lone CR
-            self._unended = self._guarded(rest.rstrip(b"\r\n") + b"\n\n")
-        self._set_done()
-
-    def _set_done(self) -> None:
-        if not self.complete and self.failure is None:
-            self.failure = EngineError(BROKE_OFF)
-        self.done = True
 
     def close(self, extra: dict[str, Any] | None) -> bytes:
         """Return the end of the stream, with ``extra`` under "sluice" in the response of its last event."""
         if self.abort:
             extra = {**(extra or {}), "usage": "estimate"}
         if self._final is None:
-            self._final = self._shown.ending(self.chunks, self.finish_reasons[0])
+            self._final = self._shown.ending((self.prompt_estimate, self.chunks), self.finish_reasons[0])
         if extra:
             response = self._final["response"]
             response["sluice"] = with_extra(response, extra)
@@ -102,7 +81,7 @@ class ResponsesEditor:
     def merged(self) -> dict[str, Any]:
         """Return the answer as it was shown, as one whole."""
         if self._final is None:
-            self._final = self._shown.ending(self.chunks, self.finish_reasons[0])
+            self._final = self._shown.ending((self.prompt_estimate, self.chunks), self.finish_reasons[0])
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._final["response"]))
         return copied
 
@@ -112,15 +91,7 @@ class ResponsesEditor:
 
     # ---- one frame ----
 
-    def _guarded(self, frame: bytes) -> bytes:
-        if self.done or self.failure is not None or self.abort:
-            return b""
-        payload = payload_of(frame)
-        if payload is None:
-            return frame if frame.startswith(b":") else b""
-        if payload == b"[DONE]":
-            self._set_done()
-            return b""
+    def _payload(self, frame: bytes, payload: bytes) -> bytes:
         event = known.decode_event(frame, payload)
         if event is None:
             self.failure = responses.error_event(payload) or EngineError(NONSENSE)
@@ -185,9 +156,7 @@ class ResponsesEditor:
         return self._numbers.write(body) if changed else self._numbers.keep(frame, event.sequence_number)
 
     def _unknown(self, frame: bytes, payload: bytes, event: Event) -> bytes:
-        if self._watched is None:
-            self._watched = self._make_filter(0, "content", 0) is not None
-        if self._watched and not msgspec.json.decode(payload).keys() <= known.PLAIN:
+        if self._is_watched() and not msgspec.json.decode(payload).keys() <= known.PLAIN:
             return b""  # text of a kind that we do not know: nobody has looked at it
         return self._numbers.keep(frame, event.sequence_number)
 

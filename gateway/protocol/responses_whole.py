@@ -10,15 +10,17 @@ import msgspec
 
 from gateway.errors import EngineError
 from gateway.protocol import failures
+from gateway.protocol.answer import Whole
 from gateway.protocol.chunks import Usage
-from gateway.protocol.logprobs import trimmed
+from gateway.protocol.editing import BROKE_OFF, NONSENSE
+from gateway.protocol.filtering import MakeFilter
+from gateway.protocol.logprobs import CONSTANTS, trimmed
 from gateway.protocol.parts import Place, fed, write
 from gateway.protocol.responses_places import item_places
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, with_extra
-from gateway.protocol.whole import _CONSTANTS
 
 #: What the record calls the end of an answer, by its status and the reason why it is incomplete.
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_GOES_ON = frozenset({"queued", "in_progress"})
 UNFINISHED = frozenset({"failed", "cancelled"})
 #: They repeat prompt and answer as the engine sees them, token ids and all: past every filter.
 RAW_MESSAGES = ("input_messages", "output_messages")
@@ -69,19 +71,18 @@ def is_broken_off(head: Head) -> bool:
     return not any(place.text for _, place, _ in places(msgspec.json.decode(msgspec.json.encode(head.output))))
 
 
-class WholeResponse:
-    """One whole answer; the caller gets the engine's bytes unless something had to change. ``stored``: one that was
-    asked for again (GET, cancel), which need not have come to its end.
+class WholeResponse(Whole):
+    """One whole answer. ``stored``: one that was asked for again (GET, cancel), which need not have come to its end.
+    ``echo`` holds request fields as the caller sent them.
 
     Raises EngineError where it is no answer.
     """
 
-    __slots__ = ("_body", "_echo", "chars", "finish_reasons", "head", "raw")
+    __slots__ = ("_echo", "head")
 
     def __init__(self, raw: bytes, *, stored: bool = False, echo: Mapping[str, Any] | None = None) -> None:
-        self.raw, self._echo = raw, echo or {}
-        self._body: dict[str, Any] | None = None
-        self.chars = 0
+        super().__init__(raw)
+        self._echo = echo or {}
         try:
             self.head = decode_head(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -94,7 +95,7 @@ class WholeResponse:
     def _lenient(self, raw: bytes) -> Head:
         """Some engines write -Infinity and NaN, which are not JSON; and an error may come as a 200."""
         try:
-            self._body = json.loads(raw, parse_constant=_CONSTANTS.__getitem__)
+            self._body = json.loads(raw, parse_constant=CONSTANTS.__getitem__)
             return decode_head(msgspec.json.encode(self._body))
         except (ValueError, RecursionError, msgspec.MsgspecError) as fault:
             raise failures.from_event(raw) or EngineError(NONSENSE) from fault
@@ -105,11 +106,9 @@ class WholeResponse:
         return tokens(self.head)
 
     @property
-    def body(self) -> dict[str, Any]:
-        """The answer as an object; from now on it is written anew."""
-        if self._body is None:
-            self._body = msgspec.json.decode(self.raw)
-        return self._body
+    def is_over(self) -> bool:
+        """Is it the last word, or is the engine still at work on it?"""
+        return self.head.status not in _GOES_ON
 
     def filter(self, make_filter: MakeFilter) -> None:
         """Send every text of every item through its channel's filter. Raises whatever a filter that failed raises."""
@@ -134,15 +133,11 @@ class WholeResponse:
             self.finish_reasons = [why]
         self.body["output"] = output
 
-    def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
-        """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+    def _retell(self, model: str, show_logprobs: int | None) -> None:
         if show_logprobs is not None:
             without_logprobs(self.body.get("output"), show_logprobs)
         if self._retells(model):
             retold(self.body, model, self._echo)
-        if extra:
-            self.body["sluice"] = with_extra(self.body, extra)
-        return self.raw if self._body is None else msgspec.json.encode(self._body)
 
     def _retells(self, model: str) -> bool:
         named = self.head.model is not None and self.head.model != model

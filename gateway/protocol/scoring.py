@@ -8,7 +8,7 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.protocol import unread
 from gateway.protocol.openai import Asked, Ceilings, _host
-from gateway.protocol.places import _PARAMETERS, Reader, _anything, _content, _under
+from gateway.protocol.places import _PARAMETERS, Table, _anything, _content, _under
 from gateway.protocol.text import Text
 from gateway.protocol.unread import _is_embedding, _numbers, _urls
 
@@ -18,7 +18,7 @@ SCORE = "/v1/score"
 _SIDES = ("query", "documents", "queries", "items", "data_1", "data_2", "text_1", "text_2")
 
 
-def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
+def ask(body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
     """Check the fields that the gateway relies on, and refuse what no engine is to be asked.
 
     Raises InvalidRequest naming the field.
@@ -26,7 +26,7 @@ def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise InvalidRequest("model must be a string: the name of a model (GET /v1/models lists them).", param="model")
-    if (path := unread.forbidden(route, body)) is not None:
+    if (path := unread.forbidden(body)) is not None:
         raise InvalidRequest("A request may not bring a chat template of its own.", param=path)
     for place, part in _parts(body):
         for path, url in _urls(part, place):
@@ -37,13 +37,13 @@ def ask(route: str, body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
     return Asked(model)
 
 
-def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> Asked:
+def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> None:
     """Hold a request to its model's ceiling of texts. Raises InvalidRequest."""
+    del asked
     for field in _SIDES:
         value = body.get(field)
         if isinstance(value, list) and len(value) > ceilings.max_prompts:
             raise InvalidRequest(f"{field} may hold at most {ceilings.max_prompts} texts.", param=field)
-    return asked
 
 
 def has_token_ids(body: dict[str, Any]) -> str | None:
@@ -88,6 +88,6 @@ def _results(found: list[Text], container: Any, at: Any, path: str, role: str | 
             _side(found, result, "document", f"{path}[{index}].document", role)
 
 
-REQUEST: dict[str, Reader | None] = {**dict.fromkeys(_PARAMETERS), "*": _anything, **dict.fromkeys(_SIDES, _side)}
-RERANKED: dict[str, Reader | None] = {"results": _results}
-SCORED: dict[str, Reader | None] = {}
+REQUEST: Table = {**dict.fromkeys(_PARAMETERS), "*": _anything, **dict.fromkeys(_SIDES, _side)}
+RERANKED: Table = {"results": _results}
+SCORED: Table = {}

@@ -22,20 +22,17 @@ from gateway.protocol.chunks import (
     Chunk,
     Texts,
     ToolCall,
-    Usage,
     decode_chunk,
     finite,
 )
+from gateway.protocol.editing import BROKE_OFF, NONSENSE, Editor
 from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
 from gateway.protocol.form import Form, form_of
 from gateway.protocol.logprobs import LogprobQueue, trimmed
 from gateway.protocol.merging import finish_merge, merge_chunk
 from gateway.protocol.patches import Patch, named, patched, with_extra
 
-__all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "reason_of", "with_extra"]
-
-NONSENSE = "The model's server sent an answer that could not be understood."
-BROKE_OFF = "The model's server ended the answer before it was complete."
+__all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "failure_event", "reason_of", "with_extra"]
 
 #: So many changes of the chunks' form are followed; an engine that changes it for ever is read chunk by chunk.
 FORMS = 8
@@ -56,12 +53,8 @@ class _ChoiceState:
         self.finished = self.ended = False  # ended: blocked, what the engine still sends of it is dropped
 
 
-class StreamEditor:
-    """Edits one streamed answer of ``choices`` choices.
-
-    ``failure`` is set when the stream is none (an error event, nonsense, no end); what came before it may be shown.
-    ``complete`` says that every choice has ended; ``abort`` that the engine need not go on, for all was blocked.
-    """
+class StreamEditor(Editor):
+    """Edits one streamed answer of ``choices`` choices; it is complete when every choice has ended."""
 
     def __init__(
         self,
@@ -73,8 +66,7 @@ class StreamEditor:
         merge: bool,
         show_logprobs: int | None = None,
     ) -> None:
-        self._make_filter = make_filter
-        self._splitter = sse.Splitter()
+        super().__init__(make_filter)
         self._states: dict[int, _ChoiceState] = {}
         self._model, self._choices, self._want_usage = model, choices, want_usage
         self._merged: dict[str, Any] | None = {} if merge else None
@@ -85,36 +77,7 @@ class StreamEditor:
         self._open = choices
         self._last = b""  # the frame in which the last choice ended
         self._usage_frame = b""
-        self._sample = self._unended = b""
-        self.usage: Usage | None = None
-        self.failure: Failure | None = None
-        self.done = self.complete = self.abort = False
-        self.events = self.chars = self.chunks = 0
-        self.finish_reasons: list[str] = []
-        self.prompt_estimate = 0
-
-    def feed(self, data: bytes) -> bytes:
-        """Take the engine's bytes; return what the caller may see now."""
-        try:
-            frames = self._splitter.feed(data)
-        except ValueError:
-            self.failure = EngineError(NONSENSE)
-            return b""
-        if len(frames) == 1:
-            return self._guarded(frames[0])
-        return b"".join([self._guarded(frame) for frame in frames])
-
-    def end(self) -> None:
-        """The engine's body has ended: sets ``failure`` if the answer had not."""
-        rest = self._splitter.rest
-        if rest:  # an event that nobody ended, or that ends in a lone CR
-            self._unended = self._guarded(rest.rstrip(b"\r\n") + b"\n\n")
-        self._set_done()
-
-    def _set_done(self) -> None:
-        if not self.complete and self.failure is None:
-            self.failure = EngineError(BROKE_OFF)
-        self.done = True
+        self._sample = b""
 
     def close(self, extra: dict[str, Any] | None) -> bytes:
         """Return the end of the stream, with ``extra`` under "sluice" in its last chunk."""
@@ -133,8 +96,9 @@ class StreamEditor:
         """Return the answer as it was shown, put together as one whole."""
         return finish_merge(self._merged or {}, self.usage)
 
-    def _guarded(self, frame: bytes) -> bytes:
-        return b"" if self.done or self.failure is not None or self.abort else self._frame(frame)
+    def broken(self, failure: Failure) -> bytes:
+        """Return the event that ends a stream which has begun and has failed."""
+        return failure_event(failure)
 
     def _frame(self, frame: bytes) -> bytes:
         form = self._form
@@ -397,3 +361,8 @@ class StreamEditor:
 def _with_extra(frame: bytes, extra: dict[str, Any]) -> bytes:
     body = msgspec.json.decode(sse.payload(frame) or b"{}")
     return sse.encode(msgspec.json.encode({**body, "sluice": with_extra(body, extra)}))
+
+
+def failure_event(failure: Failure) -> bytes:
+    """Write the event that ends a stream which has begun."""
+    return sse.encode(msgspec.json.encode(failure.body()))

@@ -9,10 +9,8 @@ _IDS = ("prompt_embeds", "prompt_token_ids", "input_ids", "input_embeds")
 _NUMBERS = frozenset({int, float, bool})  # engines read 12.0 as a token id too
 
 
-def has_token_ids(route: str, body: dict[str, Any]) -> str | None:
+def has_token_ids(body: dict[str, Any]) -> str | None:
     """Return the place of a prompt in token ids or embeddings, which carry no text to check; else None."""
-    if route == "/detokenize":  # its answer is text, and is checked
-        return None
     for at, holder in _holders(body):
         for field in _IDS:
             if holder.get(field):
@@ -35,9 +33,13 @@ def _holders(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((f"{field}[{at}].", item) for at, item in enumerate(value) if isinstance(item, dict))
 
 
-def forbidden(route: str, body: dict[str, Any]) -> str | None:
+def nowhere(body: dict[str, Any]) -> None:
+    """Find no token ids: for a request whose answer is their text, and is checked."""
+    del body
+
+
+def forbidden(body: dict[str, Any]) -> str | None:
     """Return the place of a chat template, which no caller may send, on whatever route; else None."""
-    del route
     if body.get("chat_template") is not None:
         return "chat_template"
     arguments = body.get("chat_template_kwargs")
@@ -46,9 +48,8 @@ def forbidden(route: str, body: dict[str, Any]) -> str | None:
     return None
 
 
-def media_urls(route: str, body: dict[str, Any]) -> list[tuple[str, str]]:
+def media_urls(body: dict[str, Any]) -> list[tuple[str, str]]:
     """Return place and URL of all media that an engine would fetch, data URLs among them."""
-    del route
     return [found for place, part in _parts(body) for found in _urls(part, place)]
 
 

@@ -10,45 +10,39 @@ import msgspec
 
 from gateway.errors import ContentFiltered, EngineError
 from gateway.protocol import sse
+from gateway.protocol.answer import Whole
 from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.chunks import ABORTED, Chunk, Function, Texts, Usage, decode_chunk
-from gateway.protocol.filtering import judged
+from gateway.protocol.editing import BROKE_OFF, NONSENSE
+from gateway.protocol.filtering import MakeFilter, judged, reason_of
 from gateway.protocol.logprobs import CONSTANTS, masked, trimmed
-from gateway.protocol.openai import GENERATES
-from gateway.protocol.places import answer_texts
-from gateway.protocol.stream import BROKE_OFF, NONSENSE, MakeFilter, reason_of, with_extra
+from gateway.protocol.places import Table, values_in
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
 FLOOR = -9999.0
 #: A message's texts in the order in which a model speaks them.
 _SPOKEN = ("reasoning", "reasoning_content", "content", "refusal")
-_CONSTANTS = CONSTANTS
 
 
-class WholeAnswer:
-    """One whole answer. ``raw`` is what the caller gets: the engine's bytes, unless something had to change.
+class WholeAnswer(Whole):
+    """One whole answer of choices. Raises EngineError where it is no answer."""
 
-    Raises EngineError where it is no answer.
-    """
-
-    __slots__ = ("_body", "chars", "chunk", "finish_reasons", "raw")
+    __slots__ = ("head",)
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self._body: dict[str, Any] | None = None
-        self.chars = 0
+        super().__init__(raw)
         try:
-            self.chunk: Chunk = decode_chunk(raw)
+            self.head: Chunk = decode_chunk(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            self.chunk = self._lenient(raw)
-        self.finish_reasons = [choice.finish_reason or "" for choice in self.chunk.choices or ()]
+            self.head = self._lenient(raw)
+        self.finish_reasons = [choice.finish_reason or "" for choice in self.head.choices or ()]
         if not ABORTED.isdisjoint(self.finish_reasons):
             raise EngineError(BROKE_OFF)
 
     def _lenient(self, raw: bytes) -> Chunk:
         """Some engines write -Infinity and NaN, which are not JSON."""
         try:
-            self._body = json.loads(raw, parse_constant=_CONSTANTS.__getitem__)
+            self._body = json.loads(raw, parse_constant=CONSTANTS.__getitem__)
             return decode_chunk(msgspec.json.encode(self._body))  # its parts are kept as JSON
         except (ValueError, RecursionError, msgspec.MsgspecError) as fault:
             raise EngineError(NONSENSE) from fault
@@ -56,44 +50,16 @@ class WholeAnswer:
     @property
     def usage(self) -> Usage | None:
         """What the engine counted."""
-        return self.chunk.usage
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The answer as an object; from now on it is written anew."""
-        if self._body is None:
-            self._body = msgspec.json.decode(self.raw)
-            if not isinstance(self._body, dict):
-                raise EngineError(NONSENSE)
-        return self._body
-
-    def screen(self, route: str, make_filter: MakeFilter) -> None:
-        """Send every text of a route's answer through its channel's filter.
-
-        Raises EngineError where it is no answer, ContentFiltered, and whatever a filter that failed raises.
-        """
-        if route in GENERATES:
-            if self.chunk.choices is None:
-                raise EngineError(NONSENSE)
-            self.filter(make_filter)
-        elif route == "/detokenize":
-            self._screen_texts(route, make_filter)
-
-    def _screen_texts(self, route: str, make_filter: MakeFilter) -> None:
-        """An answer that is text itself and cannot end early: what would be blocked in it refuses it."""
-        for text in answer_texts(route, self.body):
-            channel = make_filter(0, "content", 0)
-            if channel is None:
-                return
-            shown, _ = channel.whole(text.text)
-            if channel.blocked is not None:
-                raise ContentFiltered("The answer was withheld by the content filter.")
-            if shown != text.text:
-                text.replace(shown)
+        return self.head.usage
 
     def filter(self, make_filter: MakeFilter) -> None:
-        """Send every text of every choice through its channel's filter. Raises whatever a filter that failed raises."""
-        for position, choice in enumerate(self.chunk.choices or ()):
+        """Send every text of every choice through its channel's filter.
+
+        Raises EngineError where there are no choices, and whatever a filter that failed raises.
+        """
+        if self.head.choices is None:
+            raise EngineError(NONSENSE)
+        for position, choice in enumerate(self.head.choices):
             message = choice.message
             if message is None:  # completions
                 if choice.text:
@@ -177,17 +143,38 @@ class WholeAnswer:
         if "stop_reason" in choice:
             choice["stop_reason"] = None
 
-    def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
-        """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+    def _retell(self, model: str, show_logprobs: int | None) -> None:
         if show_logprobs is not None:
             for choice in self.body.get("choices") or ():
                 if choice.get("logprobs") is not None:
                     choice["logprobs"] = trimmed(choice["logprobs"], show_logprobs)
-        if self.chunk.model is not None and self.chunk.model != model:
+        if self.head.model is not None and self.head.model != model:
             self.body["model"] = model
-        if extra:
-            self.body["sluice"] = with_extra(self.body, extra)
-        return self.raw if self._body is None else msgspec.json.encode(self._body)
+
+
+class WholeTexts(WholeAnswer):
+    """One whole answer that is no model's speech: numbers, or texts of the request that come back in it."""
+
+    __slots__ = ("_readers",)
+
+    def __init__(self, raw: bytes, readers: Table) -> None:
+        super().__init__(raw)
+        self._readers = readers
+
+    def filter(self, make_filter: MakeFilter) -> None:
+        """Send every text through a filter. Such an answer cannot end early: what would be blocked in it refuses it.
+
+        Raises ContentFiltered, and whatever a filter that failed raises.
+        """
+        for text in values_in(self._readers, self.body) if self._readers else ():
+            channel = make_filter(0, "content", 0)
+            if channel is None:
+                return
+            shown, _ = channel.whole(text.text)
+            if channel.blocked is not None:
+                raise ContentFiltered("The answer was withheld by the content filter.")
+            if shown != text.text:
+                text.replace(shown)
 
 
 def as_stream(body: dict[str, Any], *, want_usage: bool) -> bytes:

@@ -172,6 +172,7 @@ PROCESS = (
 #: The routes that a label may name; everything else is ``other``.
 ROUTES = (
     *("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"),
+    *("/v1/responses/{id}", "/v1/responses/{id}/cancel"),
     *("/v1/messages/count_tokens", "/v1/rerank", "/v1/score", "/v1/models", "/tokenize", "/detokenize"),
     *("/livez", "/readyz", "/health", "/metrics", "/version", "/openapi.json", "/docs"),
 )

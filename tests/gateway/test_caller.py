@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.caller import Caller, CallerHeaders, Message
+from gateway.protocol.surface import POSTED
 from gateway.record import Record
 
 
@@ -44,7 +45,7 @@ def caller(server: Server, log: list[str] | None = None) -> Caller:
 
 
 def made(send: Any, listener: Listener) -> Caller:
-    out = Caller(Record())
+    out = Caller(Record(), POSTED["/v1/chat/completions"])
     out.send, out.listener = send, listener
     return out
 

@@ -23,7 +23,8 @@ from gateway.middleware.body import Body
 from gateway.middleware.request_id import RequestId
 from gateway.middleware.shaped import Shaped
 from gateway.pipeline import Chain, Link
-from gateway.protocol.openai import CHAT, ROUTES, Ceilings
+from gateway.protocol.openai import CHAT, Ceilings
+from gateway.protocol.surface import POSTED
 from gateway.record import Record
 from gateway.routes import Routes
 from gateway.sdk import Exchange, Options, Plugin
@@ -173,7 +174,7 @@ async def house(play: Play, times: Timeouts | None = None) -> AsyncGenerator[Hou
         raise AssertionError("not of the data path")
 
     inner = RequestId(AccessLog(Auth(Body(Routes(metrics, others)), lambda: live), metrics, output))
-    app = Shaped(inner, lambda: live, frozenset(ROUTES))
+    app = Shaped(inner, lambda: live, frozenset(POSTED))
     config = uvicorn.Config(
         app, http=Connection, log_config=None, lifespan="off", interface="asgi3", proxy_headers=False
     )

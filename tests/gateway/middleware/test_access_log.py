@@ -42,7 +42,9 @@ class House:
 
     async def call(self, app: App, route: str = CHAT) -> Record:
         record = Record(request_id="req-1", method="POST", route=route, started=1.0)
-        await AccessLog(app, self.metrics, self.output)({"type": "http", "sluice": record}, self.receive, self.send)
+        await AccessLog(app, self.metrics, self.output)(
+            {"type": "http", "path": "/", "sluice": record}, self.receive, self.send
+        )
         return record
 
     @property
@@ -195,7 +197,9 @@ async def test_after_the_head_a_send_is_the_server_s_own(house: House) -> None:
         handed.append(told({"type": "http.response.body"}))
 
     record = Record()
-    await AccessLog(app, house.metrics, house.output)({"type": "http", "sluice": record}, house.receive, send)
+    await AccessLog(app, house.metrics, house.output)(
+        {"type": "http", "path": "/", "sluice": record}, house.receive, send
+    )
     assert handed == ["http.response.start", "http.response.body"]
 
 

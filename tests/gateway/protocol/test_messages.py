@@ -23,20 +23,21 @@ from gateway.errors import (
 from gateway.protocol.messages import (
     COUNT_TOKENS,
     MESSAGES,
-    ask,
     clamp,
     error_body,
     error_event,
     failure_event,
     for_engine,
+    unclamped,
 )
 from gateway.protocol.openai import Ceilings
+from gateway.protocol.surface import POSTED
 
 CEILINGS = Ceilings(max_output_tokens=2000, max_choices=8, max_prompts=64)
 
 
 def asked(route: str = MESSAGES, **fields: Any) -> Any:
-    return ask(route, {"model": "m", "max_tokens": 5, "messages": [], **fields}, frozenset())
+    return POSTED[route].ask({"model": "m", "max_tokens": 5, "messages": [], **fields}, frozenset())
 
 
 def image(url: str) -> dict[str, Any]:
@@ -69,23 +70,24 @@ def test_data_urls_pass_and_counting_never_streams() -> None:
 @pytest.mark.parametrize(("value", "sent", "clamped"), [(50, 50, False), (2000, 2000, False), (9999, 2000, True)])
 def test_tokens_are_held_to_the_ceiling(value: int, sent: int, clamped: bool) -> None:
     body = {"max_tokens": value}
-    held = clamp(MESSAGES, body, asked(), CEILINGS)
+    held = asked()
+    clamp(body, held, CEILINGS)
     assert (body["max_tokens"], held.output_tokens, held.clamped) == (sent, sent, clamped)
 
 
 def test_a_budget_for_thinking_stays_below_a_clamped_ceiling() -> None:
     body: dict[str, Any] = {"max_tokens": 9999, "thinking": {"type": "enabled", "budget_tokens": 5000}}
-    clamp(MESSAGES, body, asked(), CEILINGS)
+    clamp(body, asked(), CEILINGS)
     assert body == {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1999}}
 
 
 def test_a_missing_or_odd_number_of_tokens() -> None:
     body: dict[str, Any] = {}
-    assert clamp(MESSAGES, body, asked(), CEILINGS).output_tokens == 0
-    assert clamp(COUNT_TOKENS, {"max_tokens": "x"}, asked(), CEILINGS).output_tokens == 0
+    clamp(body, asked(), CEILINGS)
+    unclamped({"max_tokens": "x"}, asked(), CEILINGS)
     assert body == {}
     with pytest.raises(InvalidRequest):
-        clamp(MESSAGES, {"max_tokens": True}, asked(), CEILINGS)
+        clamp({"max_tokens": True}, asked(), CEILINGS)
 
 
 def test_the_engine_gets_its_own_name_and_no_word_of_ours() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.messages_places import ANSWER, REQUEST
-from gateway.protocol.places import _texts
+from gateway.protocol.places import texts_in
 
 WORD = "forbiddenzebra"
 
@@ -64,7 +64,7 @@ def user(*content: Any, **fields: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_every_text_of_a_request_is_found_and_can_be_edited(body: dict[str, Any], path: str) -> None:
     body = copy.deepcopy(body)
-    hits = [text for text in _texts(REQUEST, body) if WORD in text.text]
+    hits = [text for text in texts_in(REQUEST, body) if WORD in text.text]
     assert [text.path for text in hits] == [path]
     at = hits[0].text.index(WORD)
     hits[0].edit([(at, at + len(WORD), "*" * len(WORD))])
@@ -85,21 +85,21 @@ def test_every_text_of_a_request_is_found_and_can_be_edited(body: dict[str, Any]
     ],
 )
 def test_what_no_model_reads_is_no_text(body: dict[str, Any]) -> None:
-    assert WORD not in {text.text for text in _texts(REQUEST, body)}
+    assert WORD not in {text.text for text in texts_in(REQUEST, body)}
 
 
 def test_thinking_beside_text_is_another_text() -> None:
     body = user({"type": "thinking", "thinking": "forbidden"}, {"type": "text", "text": "zebra"})
-    assert [text.text for text in _texts(REQUEST, body)] == ["forbidden", "zebra"]
+    assert [text.text for text in texts_in(REQUEST, body)] == ["forbidden", "zebra"]
     body = user(
         {"type": "text", "text": "forbidden"}, {"type": "image", "source": {}}, {"type": "text", "text": "zebra"}
     )
-    assert [text.text for text in _texts(REQUEST, body)] == ["forbidden", "zebra"]
+    assert [text.text for text in texts_in(REQUEST, body)] == ["forbidden", "zebra"]
 
 
 def test_each_text_knows_who_said_it() -> None:
     body = user({"type": "tool_result", "tool_use_id": "c", "content": "b"}, {"type": "text", "text": "a"})
-    assert [(text.text, text.role) for text in _texts(REQUEST, body)] == [("b", "tool"), ("a", "user")]
+    assert [(text.text, text.role) for text in texts_in(REQUEST, body)] == [("b", "tool"), ("a", "user")]
 
 
 def test_every_text_of_an_answer_is_found() -> None:
@@ -110,7 +110,7 @@ def test_every_text_of_an_answer_is_found() -> None:
         {"type": "redacted_thinking", "data": "no"},
         "no block",
     ]  # fmt: skip
-    found = {text.path: text.text for text in _texts(ANSWER, {"content": content, "model": "no"})}
+    found = {text.path: text.text for text in texts_in(ANSWER, {"content": content, "model": "no"})}
     assert found == {
         "content[0].thinking": "t", "content[1].text": "u", "content[1].citations[0].title": "w",
         "content[2].input.to[0]": "li",
@@ -135,6 +135,6 @@ anything = st.recursive(
 @given(st.dictionaries(names, anything, max_size=6))
 def test_nothing_that_is_sent_breaks_the_reading(body: dict[str, Any]) -> None:
     before = copy.deepcopy(body)
-    for text in [*_texts(REQUEST, body), *_texts(ANSWER, body)]:
+    for text in [*texts_in(REQUEST, body), *texts_in(ANSWER, body)]:
         text.edit([])
     assert body == before

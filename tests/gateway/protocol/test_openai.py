@@ -67,7 +67,7 @@ def test_what_the_gateway_would_misread_is_refused_and_named(body: dict[str, Any
 )
 def test_a_request_may_not_bring_a_template(body: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        check(CHAT, {"model": "m", **body}, frozenset())
+        check({"model": "m", **body}, frozenset())
     assert refusal.value.param == param
 
 
@@ -85,7 +85,7 @@ def picture(url: str) -> dict[str, Any]:
     ],
 )
 def test_media_pass_as_data_or_from_a_host_that_is_listed(url: str) -> None:
-    check(CHAT, picture(url), frozenset({"pictures.example"}))
+    check(picture(url), frozenset({"pictures.example"}))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_media_pass_as_data_or_from_a_host_that_is_listed(url: str) -> None:
 )
 def test_media_from_elsewhere_are_refused_and_named(url: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        check(CHAT, picture(url), frozenset({"pictures.example"}))
+        check(picture(url), frozenset({"pictures.example"}))
     assert (refusal.value.param or "").startswith("messages[0].content[0]")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
 from gateway.protocol import unread
-from gateway.protocol.places import answer_texts, request_texts
+from gateway.protocol.surface import answer_texts, request_texts
 
 CHAT = "/v1/chat/completions"
 ROUTES = (CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize")
@@ -203,7 +203,7 @@ def test_arguments_of_more_values_than_can_be_checked_are_refused_not_skipped() 
         request_texts(CHAT, body)
 
 
-@pytest.mark.parametrize("route", ["/v1/responses", "/v1/audio/speech", "/invocations", ""])
+@pytest.mark.parametrize("route", ["/v1/audio/speech", "/v1/responses/x", "/invocations", ""])
 def test_a_route_whose_texts_nobody_knows_is_not_served(route: str) -> None:
     with pytest.raises(KeyError):
         request_texts(route, {})
@@ -282,7 +282,7 @@ def test_whatever_the_json_it_is_walked_and_what_is_edited_is_gone(
     route: str, body: dict[str, Any], data: st.DataObject
 ) -> None:
     for walk in (unread.has_token_ids, unread.forbidden, unread.media_urls):
-        walk(route, copy.deepcopy(body))
+        walk(copy.deepcopy(body))
     for find in (request_texts, answer_texts):
         edited = copy.deepcopy(body)
         for text in find(route, edited):

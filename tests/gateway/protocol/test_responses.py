@@ -20,6 +20,7 @@ from gateway.protocol.responses import (
     keeper,
     not_found,
     response_id,
+    stamp,
 )
 
 CEILINGS = Ceilings(max_output_tokens=100, max_choices=8, max_prompts=64)
@@ -67,14 +68,15 @@ def test_media_of_the_operators_hosts_and_data_urls_pass() -> None:
 )
 def test_tokens_are_held_to_the_ceiling(value: int | None, sent: int, clamped: bool) -> None:
     body = {"model": "m", "max_output_tokens": value}
-    held = clamp(body, asked(), CEILINGS)
+    held = asked()
+    clamp(body, held, CEILINGS)
     assert (body["max_output_tokens"], held.output_tokens, held.clamped) == (sent, sent, clamped)
     assert held.filled == (("max_output_tokens",) if value is None else ())
 
 
 def test_without_a_ceiling_nothing_is_set() -> None:
     body: dict[str, Any] = {}
-    assert clamp(body, asked(), Ceilings(None, 8, 64)).output_tokens == 0
+    clamp(body, asked(), Ceilings(None, 8, 64))
     assert body == {}
     with pytest.raises(InvalidRequest):
         clamp({"max_output_tokens": "5"}, asked(), CEILINGS)
@@ -83,14 +85,16 @@ def test_without_a_ceiling_nothing_is_set() -> None:
 def test_the_engine_gets_our_id_and_its_own_name() -> None:
     body = {"model": "gpt", "stream": True, "stream_options": {}, "sluice": {}, "request_id": "theirs",
             "enable_response_messages": True, "guided_choice": ["a"]}  # fmt: skip
-    sent = for_engine(body, model="m", stream=False, cache_salt="s", response_id="resp_1")
-    assert sent == {"model": "m", "stream": False, "request_id": "resp_1", "cache_salt": "s",
-                    "structured_outputs": {"choice": ["a"]}}  # fmt: skip
+    sent = for_engine(body, model="m", stream=False, cache_salt="s")
+    assert sent == {"model": "m", "stream": False, "cache_salt": "s", "structured_outputs": {"choice": ["a"]}}
+    assert stamp(sent, "model-0", "team-a") is None
+    assert keeper(sent["request_id"], ["model-0"], "team-a") == "model-0"
     assert body["request_id"] == "theirs"
-    assert for_engine({"model": "m"}, model=None, stream=False, cache_salt=None, response_id="r") == {
-        "model": "m",
-        "request_id": "r",
-    }
+
+
+def test_what_goes_on_in_the_background_can_be_stopped() -> None:
+    sent: dict[str, Any] = {"background": True}
+    assert stamp(sent, "model-0", "team-a") == f"/v1/responses/{sent['request_id']}/cancel"
 
 
 def test_an_id_says_which_engine_keeps_the_response_to_its_owner_only() -> None:

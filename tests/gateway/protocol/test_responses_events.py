@@ -116,9 +116,9 @@ def test_an_item_ends_with_its_part_and_a_call_alone() -> None:
 
 
 def test_an_end_of_our_own_is_counted_in_pieces() -> None:
-    told = invented_end({"id": "r"}, [{"id": "m"}], 7, "content_filter")
+    told = invented_end({"id": "r"}, [{"id": "m"}], (3, 7), "content_filter")
     assert told["type"] == "response.incomplete"
-    assert told["response"]["usage"]["total_tokens"] == 7
+    assert told["response"]["usage"]["total_tokens"] == 10
     assert told["response"]["output"] == [{"id": "m"}]
 
 

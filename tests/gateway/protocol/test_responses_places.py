@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.places import _texts
+from gateway.protocol.places import texts_in
 from gateway.protocol.responses_places import ANSWER, REQUEST, has_token_ids, item_places, media_urls
 
 WORD = "forbiddenzebra"
 
 
 def said(body: dict[str, Any]) -> dict[str, str]:
-    return {text.path: text.text for text in _texts(REQUEST, body)}
+    return {text.path: text.text for text in texts_in(REQUEST, body)}
 
 
 def items(*items: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def items(*items: dict[str, Any]) -> dict[str, Any]:
 )  # fmt: skip
 def test_every_text_of_a_request_is_found_and_can_be_edited(body: dict[str, Any], path: str) -> None:
     body = copy.deepcopy(body)
-    hits = [text for text in _texts(REQUEST, body) if WORD in text.text]
+    hits = [text for text in texts_in(REQUEST, body) if WORD in text.text]
     assert [text.path for text in hits] == [path]
     at = hits[0].text.index(WORD)
     hits[0].edit([(at, at + len(WORD), "*" * len(WORD))])
@@ -103,12 +103,12 @@ def test_what_no_model_reads_is_no_text(body: dict[str, Any]) -> None:
 def test_each_text_knows_who_said_it() -> None:
     body = items({"role": "user", "content": "a"}, {"type": "function_call_output", "call_id": "c", "output": "b"},
                  {"type": "reasoning", "summary": [{"type": "summary_text", "text": "c"}]})  # fmt: skip
-    assert [text.role for text in _texts(REQUEST, body)] == ["user", "tool", "assistant"]
+    assert [text.role for text in texts_in(REQUEST, body)] == ["user", "tool", "assistant"]
 
 
 def test_a_masked_number_in_arguments_leaves_them_json() -> None:
     body = items({"type": "function_call", "name": "f", "arguments": '{"card":4111111111111111,"a":"\\u00e9"}'})
-    card = next(text for text in _texts(REQUEST, body) if text.text.startswith("4"))
+    card = next(text for text in texts_in(REQUEST, body) if text.text.startswith("4"))
     card.edit([(3, 12, "*" * 9)])
     assert json.loads(body["input"][0]["arguments"]) == {"card": "411*********1111", "a": "é"}
 
@@ -128,7 +128,7 @@ OUTPUT = [
 
 
 def test_every_text_of_an_answer_is_found() -> None:
-    found = {text.path: text.text for text in _texts(ANSWER, {"output": copy.deepcopy(OUTPUT), "instructions": "x"})}
+    found = {text.path: text.text for text in texts_in(ANSWER, {"output": copy.deepcopy(OUTPUT), "instructions": "x"})}
     assert found == {
         "output[0].summary[0].text": "s", "output[0].content[0].text": "t", "output[1].content[0].text": "u",
         "output[1].annotations[0].title": "w", "output[1].content[1].refusal": "v", "output[1].content[2]": "bare",
@@ -206,7 +206,7 @@ anything = st.recursive(
 @given(st.dictionaries(names, anything, max_size=6))
 def test_nothing_that_a_caller_sends_breaks_the_reading(body: dict[str, Any]) -> None:
     before = copy.deepcopy(body)
-    for text in _texts(REQUEST, body):
+    for text in texts_in(REQUEST, body):
         text.edit([])
     assert body == before
     has_token_ids(body)
@@ -215,5 +215,5 @@ def test_nothing_that_a_caller_sends_breaks_the_reading(body: dict[str, Any]) ->
 
 @given(st.lists(anything, max_size=4))
 def test_nothing_that_an_engine_sends_breaks_the_reading(output: list[Any]) -> None:
-    for text in _texts(ANSWER, {"output": output}):
+    for text in texts_in(ANSWER, {"output": output}):
         text.edit([])

@@ -36,7 +36,7 @@ def test_an_item_that_is_cut_ends_incomplete_and_so_does_the_response() -> None:
     told.part((0, "content", 0), {"type": "output_text", "text": "", "annotations": []})
     frames = told.cut((0, "content", 0), {(0, "content", 0): part, (1, "content", 0): part}, None)
     assert frames.count(b"event: ") == 3
-    response = told.ending(2, "content_filter")["response"]
+    response = told.ending((1, 2), "content_filter")["response"]
     assert (response["model"], response["instructions"], response["status"]) == ("gpt", None, "incomplete")
     assert response["output"][0]["status"] == "incomplete"
     assert response["output"][0]["content"][0]["text"] == "say "

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.errors import InvalidRequest
 from gateway.protocol.openai import Asked, Ceilings
-from gateway.protocol.places import _texts
-from gateway.protocol.scoring import REQUEST, RERANK, RERANKED, SCORE, ask, clamp, has_token_ids
+from gateway.protocol.places import texts_in
+from gateway.protocol.scoring import REQUEST, RERANKED, ask, clamp, has_token_ids
 
 WORD = "forbiddenzebra"
 
@@ -41,7 +41,7 @@ def parts(*texts: str) -> dict[str, Any]:
 )
 def test_every_text_of_a_request_is_found_and_can_be_edited(body: dict[str, Any], path: str) -> None:
     body = copy.deepcopy(body)
-    hits = [text for text in _texts(REQUEST, body) if text.text == WORD]
+    hits = [text for text in texts_in(REQUEST, body) if text.text == WORD]
     assert [text.path for text in hits] == [path]
     hits[0].edit([(0, len(WORD), "*" * len(WORD))])
     assert "zebra" not in json.dumps(body)
@@ -53,7 +53,7 @@ def test_the_documents_that_come_back_are_texts() -> None:
         {"index": 1, "document": {"text": "a", "multi_modal": [{"type": "text", "text": "b"}]}, "relevance_score": 1.0}
     ]
     body = {"id": "rerank-1", "model": "m", "results": [*results, {"index": 0}, "odd"]}
-    assert {text.path: text.text for text in _texts(RERANKED, body)} == {
+    assert {text.path: text.text for text in texts_in(RERANKED, body)} == {
         "results[0].document.text": "a",
         "results[0].document.multi_modal[0].text": "b",
     }
@@ -72,18 +72,18 @@ def test_the_documents_that_come_back_are_texts() -> None:
 )  # fmt: skip
 def test_what_no_engine_is_to_be_asked_is_refused(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        ask(RERANK, {"model": "m", "query": "a", "documents": ["b"], **fields}, frozenset())
+        ask({"model": "m", "query": "a", "documents": ["b"], **fields}, frozenset())
     assert refused.value.param == param
 
 
 def test_what_may_be_asked_is() -> None:
     media = {"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}
-    assert ask(SCORE, {"model": "m", "text_1": "a", "text_2": [media]}, frozenset()) == Asked("m")
+    assert ask({"model": "m", "text_1": "a", "text_2": [media]}, frozenset()) == Asked("m")
 
 
 def test_more_texts_than_allowed_are_refused() -> None:
     ceilings = Ceilings(None, 8, 2)
-    assert clamp({"documents": ["a", "b"]}, Asked("m"), ceilings) == Asked("m")
+    clamp({"documents": ["a", "b"]}, Asked("m"), ceilings)
     with pytest.raises(InvalidRequest) as refused:
         clamp({"documents": ["a", "b", "c"]}, Asked("m"), ceilings)
     assert refused.value.param == "documents"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.protocol.unread import forbidden, has_token_ids, media_urls
+from gateway.protocol.surface import POSTED
+from gateway.protocol.unread import forbidden, media_urls
 
 CHAT = "/v1/chat/completions"
 
@@ -34,7 +35,7 @@ CHAT = "/v1/chat/completions"
     ],
 )
 def test_a_prompt_without_text_is_named(route: str, body: dict[str, Any], path: str | None) -> None:
-    assert has_token_ids(route, body) == path
+    assert POSTED[route].has_token_ids(body) == path
 
 
 @pytest.mark.parametrize(
@@ -48,8 +49,7 @@ def test_a_prompt_without_text_is_named(route: str, body: dict[str, Any], path: 
     ],
 )
 def test_a_template_of_the_callers_own_is_named(body: dict[str, Any], path: str | None) -> None:
-    for route in (CHAT, "/tokenize", "/v1/embeddings"):
-        assert forbidden(route, body) == path
+    assert forbidden(body) == path
 
 
 URL = "http://169.254.169.254/x"
@@ -71,10 +71,10 @@ URL = "http://169.254.169.254/x"
 def test_every_url_that_an_engine_would_fetch_is_found(part: dict[str, Any], place: str) -> None:
     for field in ("messages", "input"):
         body = {field: [{"content": "a"}, {"role": "tool", "content": ["b", part]}]}
-        assert media_urls(CHAT, body) == [(f"{field}[1].content[1]{place}", URL)]
-        assert media_urls(CHAT, {field: [body[field]]}) == [(f"{field}[0][1].content[1]{place}", URL)]
-    assert media_urls(CHAT, {"messages": [{"content": part}]}) == [(f"messages[0].content[0]{place}", URL)]
+        assert media_urls(body) == [(f"{field}[1].content[1]{place}", URL)]
+        assert media_urls({field: [body[field]]}) == [(f"{field}[0][1].content[1]{place}", URL)]
+    assert media_urls({"messages": [{"content": part}]}) == [(f"messages[0].content[0]{place}", URL)]
 
 
 def test_a_url_in_a_text_is_no_media() -> None:
-    assert media_urls(CHAT, {"messages": [{"content": URL}, {"content": [{"type": "text", "text": URL}]}]}) == []
+    assert media_urls({"messages": [{"content": URL}, {"content": [{"type": "text", "text": URL}]}]}) == []

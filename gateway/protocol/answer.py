@@ -1,0 +1,66 @@
+"""What all whole answers have in common: the engine's bytes, until something in them has to change."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import msgspec
+
+from gateway.errors import EngineError
+from gateway.protocol.chunks import Usage
+from gateway.protocol.editing import NONSENSE
+from gateway.protocol.filtering import MakeFilter
+from gateway.protocol.patches import with_extra
+
+
+class Whole(ABC):
+    """One whole answer. ``raw`` is what the caller gets: the engine's bytes, unless something had to change.
+
+    ``chars`` and ``finish_reasons`` are for the record.
+    """
+
+    __slots__ = ("_body", "chars", "finish_reasons", "raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self._body: dict[str, Any] | None = None
+        self.chars = 0
+        self.finish_reasons: list[str] = []
+
+    @property
+    @abstractmethod
+    def usage(self) -> Usage | None:
+        """What the engine counted."""
+
+    @property
+    def is_over(self) -> bool:
+        """Is it the last word, or is the engine still at work on it?"""
+        return True
+
+    @abstractmethod
+    def filter(self, make_filter: MakeFilter) -> None:
+        """Send every text of the answer through its channel's filter.
+
+        Raises EngineError where it is no answer of its route, and whatever a filter that failed raises.
+        """
+
+    @abstractmethod
+    def _retell(self, model: str, show_logprobs: int | None) -> None:
+        """Put into the body what the caller is to see otherwise: the model's name, fewer logprobs."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer as an object; from now on it is written anew."""
+        if self._body is None:
+            self._body = msgspec.json.decode(self.raw)
+            if not isinstance(self._body, dict):
+                raise EngineError(NONSENSE)
+        return self._body
+
+    def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
+        """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
+        self._retell(model, show_logprobs)
+        if extra:
+            self.body["sluice"] = with_extra(self.body, extra)
+        return self.raw if self._body is None else msgspec.json.encode(self._body)
