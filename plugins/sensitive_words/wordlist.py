@@ -6,6 +6,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Literal, NamedTuple, get_args
 
 from plugins.sensitive_words.fold import WORD, fold
@@ -110,7 +111,8 @@ class Source:
         spaced = not any(character.isalnum() and character not in WORD for character in word)
         left = spaced and not inside_left and word[0] in WORD
         right = spaced and not inside_right and word[-1] in WORD
-        rule = Rule(f"{self.name}:{number}", action, tag or self.tag, self.scope, left, right, replacement)
+        tag = intern(tag) if tag else self.tag  # a hundred thousand entries have a handful of tags
+        rule = Rule(f"{self.name}:{number}", intern(action), tag, self.scope, left, right, replacement)
         return Entry(word, rule)
 
     def _replaced(self, action: str | None, own: str | None, number: int) -> tuple[str, str | None]:
