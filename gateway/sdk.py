@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 from pydantic import AfterValidator, BaseModel
 
 from gateway.errors import ContentFiltered, Failure, Refused
+from gateway.protocol.choices import choices, put
 from gateway.protocol.filtering import Blocked, Channel, Edit, TextFilter
 from gateway.protocol.reading import WIDE_MARKS, Reading
 from gateway.protocol.surface import answer_texts, request_texts
@@ -24,6 +25,8 @@ __all__ = [
     "WIDE_MARKS", "Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit",
     "Listing", "Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape", "Text", "TextFilter",
 ]  # fmt: skip
+
+Prompt = str | Sequence[Mapping[str, Any]]  # a text, or the messages of a chat
 
 
 class Options(BaseModel, frozen=True, extra="forbid"):
@@ -46,6 +49,14 @@ class Answer:
         """Return every text in the answer, with its place."""
         return answer_texts(self.route, self.body)
 
+    def choices(self) -> list[dict[str, Any]]:
+        """Return what was answered as a chat tells it, whatever the route: its own choices, or one made for it."""
+        return choices(self.route, self.body)
+
+    def put(self, choice: dict[str, Any]) -> None:
+        """Write a choice that was changed (its content, the arguments of its calls) back into the body."""
+        put(self.route, self.body, choice)
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -62,9 +73,7 @@ class Host(Protocol):
     def ask(self, exchange: Exchange, request: dict[str, Any]) -> Awaitable[dict[str, Any]]:
         """Send a request to its model and return the whole answer; raises Failure."""
 
-    def count_tokens(
-        self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None
-    ) -> Awaitable[int]:
+    def count_tokens(self, exchange: Exchange, text: Prompt, tools: Sequence[Any] | None = None) -> Awaitable[int]:
         """Count a text, or rendered messages, with the model's tokenizer; raises Failure."""
 
     def embed(self, exchange: Exchange, model: str, texts: Sequence[str]) -> Awaitable[list[list[float]]]:
@@ -135,9 +144,7 @@ class Exchange:
         """Send a request to the model again, within the exchange's deadline and budget."""
         return self.host.ask(self, request)
 
-    def count_tokens(
-        self, text: str | Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None
-    ) -> Awaitable[int]:
+    def count_tokens(self, text: Prompt, tools: Sequence[Any] | None = None) -> Awaitable[int]:
         """Count a text (or a chat, rendered with these tools or the request's) with the model's tokenizer."""
         return self.host.count_tokens(self, text, tools)
 
@@ -152,9 +159,7 @@ class Exchange:
 
 
 class Plugin:
-    """The base of plugins. Reading files and compiling belong in ``__init__``, which runs off the event loop and raises
-    ValueError (one line, naming file and line) where its options cannot be used; sockets and tasks in ``start``.
-    """
+    """The base. ``__init__`` reads files and compiles, off the event loop; ValueError, in one line: what is wrong."""
 
     Options: ClassVar[type[Options]] = Options
     needs_whole_answer: bool = False  # of all its exchanges; may depend on the options
@@ -169,7 +174,7 @@ class Plugin:
         self.options = options
 
     def start(self) -> Awaitable[None] | None:
-        """Acquire what the plugin needs on the event loop."""
+        """Acquire what the plugin needs on the event loop: sockets, tasks."""
 
     def stop(self) -> Awaitable[None] | None:
         """Give it back; also after a start that failed half-way."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gateway.sdk import Answer, Blocked, Channel, Edit, Exchange, Hit, Options, Plugin, TextFilter
 
-_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions"})
+_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
 _STEP = 128  # code points between two looks: at the same places however the text is cut
 _MEMORY = 4096  # code points of the text's end that are kept
 _PROBE = 32  # code points by which a repetition is found
@@ -50,8 +50,8 @@ class AnswerSanity(Plugin):
         if exchange.route not in _ROUTES:
             return
         stopped = any(hit.plugin == self.name and hit.action == "stop" for hit in exchange.record.hits)
-        no_end = "max_tokens" in exchange.filled and not stopped  # the ceiling is the model's, not the caller's
-        for choice in answer.body.get("choices") or ():
+        no_end = bool(exchange.filled) and not stopped  # the ceiling is the model's, not the caller's
+        for choice in answer.choices():
             reason = choice.get("finish_reason")
             if reason == "repetition":  # vLLM's own repetition_detection
                 note(exchange, self.name, LOOPING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import exp, fsum
 from typing import Any, Literal, NamedTuple
@@ -13,6 +13,8 @@ from gateway.sdk import Answer, Exchange, Hit, Options, Plugin, Refused
 
 _CHAT = "/v1/chat/completions"
 _COMPLETIONS = "/v1/completions"
+_RESPONSES = "/v1/responses"
+_TOLD = "message.output_text.logprobs"
 _TAG = "low_confidence"
 _TOP = 3  # alternatives that a margin needs
 _FLOOR = -9999.0  # vLLM's own, for tokens that cannot come
@@ -63,14 +65,15 @@ class Confidence(Plugin):
             wanted, fewest = _asked_by_chat(request), self._alternatives()
         elif exchange.route == _COMPLETIONS and not request.get("echo"):  # of an echo the prompt would be measured
             wanted, fewest = _asked_by_completion(request), self._alternatives()
+        elif exchange.route == _RESPONSES:
+            wanted, fewest = _asked_by_response(request), self._alternatives()
         else:
-            return
+            return  # /v1/messages knows no log probabilities
         if wanted is None:
             return
         exchange.state[self.name] = True
         if wanted < fewest:
-            field = "top_logprobs" if exchange.route == _CHAT else "logprobs"
-            request |= {"logprobs": True, field: fewest}
+            request |= _WANTED[exchange.route](request, fewest)
             exchange.show_logprobs = wanted
         if self.options.below == "fallback" and self.options.threshold is not None:
             exchange.needs_whole_answer = True
@@ -82,7 +85,7 @@ class Confidence(Plugin):
         """Measure every choice. Raises Refused where too low a confidence is to be answered otherwise."""
         if self.name not in exchange.state:
             return
-        measured = [measure(choice) for choice in answer.body.get("choices") or ()]
+        measured = [measure(choice) for choice in answer.choices()]
         numbers = [getattr(each, self.options.metric) for each in measured]
         exchange.extra["confidence"] = _one_or_all(numbers)
         if self.options.detail:
@@ -175,6 +178,24 @@ def _asked_by_completion(request: dict[str, Any]) -> int | None:
     if wanted is None:
         return -1
     return wanted if _is_count(wanted) else None
+
+
+def _asked_by_response(request: dict[str, Any]) -> int | None:
+    include, top = request.get("include"), request.get("top_logprobs")
+    if not (include is None or isinstance(include, list)) or not (top is None or _is_count(top)):
+        return None
+    return (top or 0) if _TOLD in (include or ()) else -1
+
+
+#: The fields with which each route asks for so many alternatives.
+_WANTED: Mapping[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
+    _CHAT: lambda _, fewest: {"logprobs": True, "top_logprobs": fewest},
+    _COMPLETIONS: lambda _, fewest: {"logprobs": fewest},
+    _RESPONSES: lambda request, fewest: {
+        "include": [*(each for each in request.get("include") or () if each != _TOLD), _TOLD],
+        "top_logprobs": fewest,
+    },
+}
 
 
 def _is_count(value: Any) -> bool:

@@ -16,6 +16,7 @@ from gateway.sdk import Answer, Exchange, Failure, Hit, Options, Plugin, Refused
 _log = structlog.get_logger()
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+_ROUTES = frozenset({CHAT, COMPLETIONS, "/v1/messages", "/v1/responses"})
 
 Trigger = Literal[
     "engine_error", "engine_timeout", "no_engine_available", "queue_full", "content_filter", "invalid_json",
@@ -23,6 +24,8 @@ Trigger = Literal[
 ]  # fmt: skip
 #: What is seen only in an answer that is whole: a stream then has to wait for its end.
 _SEEN_IN_ANSWERS: frozenset[str] = frozenset({"content_filter", "invalid_json", "low_confidence"})
+
+_ASKED = frozenset({"prompt", "input"})  # places of what is asked where nobody is said to ask it
 
 _is_language = re.compile(r"[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8})*").fullmatch
 _range = re.compile(r"\s*([A-Za-z0-9*-]+)\s*(?:;\s*[qQ]\s*=\s*([0-9.]{1,5})\s*)?").fullmatch
@@ -96,14 +99,14 @@ class Fallback(Plugin):
 
     def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
         """Look for what makes an answer unfit; one that was seen is never taken back."""
-        if answer.shown or exchange.route not in {CHAT, COMPLETIONS}:
+        if answer.shown or exchange.route not in _ROUTES:
             return None
-        reason = self._unfit(answer.body, exchange.record.tags, exchange.extra)
+        reason = self._unfit(answer, exchange.record.tags, exchange.extra)
         return None if reason is None else self._put_aside(exchange, reason)
 
-    def _unfit(self, body: Mapping[str, Any], tags: Collection[str], extra: Mapping[str, Any]) -> Trigger | None:
+    def _unfit(self, answer: Answer, tags: Collection[str], extra: Mapping[str, Any]) -> Trigger | None:
         on = self.options.on
-        if "content_filter" in on and any(_ended(body, "content_filter")):
+        if "content_filter" in on and _was_filtered(answer):
             return "content_filter"
         if "invalid_json" in on and ("invalid_json" in tags or _is_invalid(extra.get("json"))):
             return "invalid_json"
@@ -120,7 +123,7 @@ class Fallback(Plugin):
 
     async def on_failure(self, exchange: Exchange, failure: Failure) -> Reply | None:
         """Answer instead of the failures that are listed."""
-        if exchange.route not in {CHAT, COMPLETIONS}:
+        if exchange.route not in _ROUTES:
             return None
         made = exchange.state.pop(self.name, None)
         if isinstance(made, Reply):
@@ -156,7 +159,7 @@ class Fallback(Plugin):
             _log.warning("fallback_failed", plugin=self.name, model=self.options.model, outcome=code,
                          request_id=exchange.id)  # fmt: skip
             return None
-        if any(_ended(body, "content_filter")):
+        if _was_filtered(Answer(exchange.route, body)):
             return None
         return {**body, "model": self.options.model}
 
@@ -199,14 +202,14 @@ def best(wanted: Sequence[str], there: Sequence[str]) -> str:
 
 def _written(exchange: Exchange) -> list[str]:
     """Guess the language of what the user said last."""
-    said = [text.text for text in exchange.texts() if exchange.route != CHAT or text.role == "user"]
+    said = [text.text for text in exchange.texts() if text.role == "user" or text.path.partition("[")[0] in _ASKED]
     last = said[-1][-2000:] if said else ""
     return [language for language, script in _SCRIPTS.items() if script.search(last)][:1]
 
 
 def _answer(exchange: Exchange, text: str) -> dict[str, Any]:
-    """Write a text as the answer of the exchange's route."""
-    chat = exchange.route == CHAT
+    """Write a text as an answer; on the newer routes as a chat's, which the gateway tells in their own form."""
+    chat = exchange.route != COMPLETIONS
     said: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
     return {
         "id": f"{'chatcmpl' if chat else 'cmpl'}-{exchange.id}",
@@ -218,8 +221,8 @@ def _answer(exchange: Exchange, text: str) -> dict[str, Any]:
     }
 
 
-def _ended(body: Mapping[str, Any], reason: str) -> list[bool]:
-    return [choice.get("finish_reason") == reason for choice in body.get("choices") or ()]
+def _was_filtered(answer: Answer) -> bool:
+    return any(choice.get("finish_reason") == "content_filter" for choice in answer.choices())
 
 
 def _is_invalid(said: Any) -> bool:

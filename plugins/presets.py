@@ -13,7 +13,25 @@ from gateway.sdk import Exchange, Options, Plugin, Refused
 _log = structlog.get_logger()
 
 _CHAT = "/v1/chat/completions"
-_ROUTES = (_CHAT, "/v1/completions")
+_COMPLETIONS = "/v1/completions"
+_RESPONSES = "/v1/responses"
+_MESSAGES = "/v1/messages"
+_ROUTES = (_CHAT, _COMPLETIONS, _RESPONSES, _MESSAGES)
+#: What other routes call it, and how they say it; what they have no field for is left out.
+_OTHERWISE: Mapping[str, Mapping[str, str]] = {
+    _RESPONSES: {name: name for name in ("temperature", "top_p", "top_k", "min_p", "frequency_penalty")}
+    | {name: name for name in ("presence_penalty", "repetition_penalty", "seed", "stop")}
+    | {"max_tokens": "max_output_tokens", "reasoning_effort": "reasoning"},
+    _MESSAGES: {name: name for name in ("temperature", "top_p", "top_k", "max_tokens")} | {"stop": "stop_sequences"},
+}
+#: The fields that say how many alternatives are told.
+_LISTED: Mapping[str, tuple[str, ...]] = {
+    _CHAT: ("top_logprobs", "prompt_logprobs"),
+    _COMPLETIONS: ("logprobs", "prompt_logprobs"),
+    _RESPONSES: ("top_logprobs",),
+    _MESSAGES: (),
+}
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 #: Above it models begin to avoid words that the sentence needs, names and digits first.
 _HIGH_PENALTY = 1.3
 
@@ -96,7 +114,7 @@ class Presets(Plugin):
             exchange.extra["preset"] = name
         for field in _lower(request, self.options.ceilings, exchange.route):
             if field not in exchange.filled:
-                exchange.tag(f"{field}_clamped")
+                exchange.tag(f"{'max_tokens' if field in _LIMITS else field}_clamped")
 
     def _name(self, exchange: Exchange, request: Mapping[str, Any]) -> str | None:
         """Return the preset's name: the caller's choice, else the key's, the model's, the default."""
@@ -114,6 +132,9 @@ class Presets(Plugin):
 
     @staticmethod
     def _fill(exchange: Exchange, request: dict[str, Any], preset: Mapping[str, Any]) -> None:
+        names = _OTHERWISE.get(exchange.route)
+        if names is not None:
+            preset = {names[field]: _said(names[field], value) for field, value in preset.items() if field in names}
         own = {field for field, value in request.items() if value is not None and field not in exchange.filled}
         if "max_completion_tokens" in own:
             own.add("max_tokens")
@@ -123,6 +144,13 @@ class Presets(Plugin):
             if field in exchange.filled:  # the model's ceiling, for want of a wish
                 value = min(value, request[field])  # noqa: PLW2901 - the preset's, as far as it may be had
             request[field] = list(value) if isinstance(value, tuple) else value
+
+
+def _said(field: str, value: Any) -> Any:
+    """Return a preset's value as a route's own field has it."""
+    if field == "reasoning":
+        return {"effort": value}
+    return [value] if field == "stop_sequences" and isinstance(value, str) else value
 
 
 def _named(options: PresetsOptions) -> Iterator[tuple[str, str]]:
@@ -144,20 +172,21 @@ def _warn(name: str, preset: Preset) -> None:
 
 
 def _lower(request: dict[str, Any], ceilings: Ceilings, route: str) -> Iterator[str]:
-    """Lower what is over a ceiling; yield the ceiling's name for each. What is no number is the engine's to refuse."""
+    """Lower what is over a ceiling; yield the field for each. What is no number is the engine's to refuse."""
     if (most := ceilings.max_tokens) is not None:
-        if route == _CHAT and request.get("max_tokens") is None and request.get("max_completion_tokens") is None:
-            request["max_tokens"] = most  # an engine's own default may be all of its window
-        if _cap(request, "max_tokens", most) + _cap(request, "max_completion_tokens", most):
-            yield "max_tokens"
+        if route != _COMPLETIONS and all(request.get(field) is None for field in _LIMITS):
+            field = "max_output_tokens" if route == _RESPONSES else "max_tokens"
+            request[field] = most  # an engine's own default may be all of its window
+        for field in _LIMITS:
+            if _cap(request, field, most):
+                yield field
     if _cap(request, "n", ceilings.n):
         yield "n"
     if _cap(request, "best_of", ceilings.best_of):
         yield "best_of"
         if _cap(request, "n", request["best_of"]):  # an engine takes no more answers than it may choose from
             yield "n"
-    listed = ("top_logprobs" if route == _CHAT else "logprobs", "prompt_logprobs")
-    if sum(_cap(request, field, ceilings.top_logprobs, all_of_them=-1) for field in listed):
+    if sum(_cap(request, field, ceilings.top_logprobs, all_of_them=-1) for field in _LISTED[route]):
         yield "top_logprobs"
 
 

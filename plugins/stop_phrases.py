@@ -10,7 +10,8 @@ from pydantic import Field
 
 from gateway.sdk import Blocked, Channel, Edit, Exchange, Hit, Options, Plugin, TextFilter
 
-_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions"})
+_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
+_ASKED = frozenset({"prompt", "input"})  # places of what is asked where nobody is said to ask it
 _SHORTEST_ECHO = 16  # code points of a prompt; an answer may well begin with a shorter one
 _LONGEST_ECHO = 10_000  # a longer prompt would have to be held back without end
 _SENTENCE_END = re.compile(r"[.!?:;。！？：；…\"'”’)\]]\Z")
@@ -51,7 +52,7 @@ def _prompt(exchange: Exchange) -> str | None:
     """Return what the model was asked last, where an answer that begins with it would be an echo."""
     if exchange.request.get("echo"):
         return None
-    texts = [text.text for text in exchange.texts() if text.role == "user" or text.path == "prompt"]
+    texts = [text.text for text in exchange.texts() if text.role == "user" or text.path in _ASKED]
     prompt = texts[-1].strip() if texts else ""
     return prompt if _SHORTEST_ECHO <= len(prompt) <= _LONGEST_ECHO else None
 

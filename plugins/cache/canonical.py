@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,13 +23,13 @@ def is_deterministic(request: Mapping[str, Any]) -> bool:
     return greedy or (isinstance(seed, int) and not isinstance(seed, bool))
 
 
-def name(route: str, model: str, owner: str | None, request: Mapping[str, Any]) -> bytes:
-    """Return the name of a request of an owner (None: of anyone): 32 bytes.
+def name(route: str, model: str, owner: str | None, request: Mapping[str, Any], more: Sequence[str] = ()) -> bytes:
+    """Return the name of a request of an owner (None: of anyone): 32 bytes. ``more`` is what else makes a difference.
 
     Neither the order of fields makes a difference nor how a number is written (0, 0.0), nor a field that is null.
     """
     said = {key: _plain(value) for key, value in request.items() if key not in _BESIDE and value is not None}
-    return hashlib.sha256(_encode([route, model, owner, said])).digest()
+    return hashlib.sha256(_encode([route, model, owner, said, more])).digest()
 
 
 def _plain(value: Any) -> Any:

@@ -22,7 +22,15 @@ class Shape:
     """One profile at work. ``tokens`` of an answer are told at most; ``statuses`` maps errors to HTTP statuses."""
 
     def __init__(
-        self, profile: Profile, *, codes: ByError, statuses: ByError, messages: ByError, preset: ByError, always_200: bool, tokens: int
+        self,
+        profile: Profile,
+        *,
+        codes: ByError,
+        statuses: ByError,
+        messages: ByError,
+        preset: ByError,
+        always_200: bool,
+        tokens: int,
     ) -> None:
         self.name, self.done = profile.name, profile.done
         self._profile, self._last = profile, profile.last or profile.answer

@@ -18,6 +18,10 @@ NAMES = ("date", "key.name", "model")
 
 _CHAT = "/v1/chat/completions"
 _COMPLETIONS = "/v1/completions"
+_RESPONSES = "/v1/responses"
+_MESSAGES = "/v1/messages"
+#: Where a request says beside its messages what the system says.
+_ASIDE = {_RESPONSES: "instructions", _MESSAGES: "system"}
 _SYSTEM = ("system", "developer")
 _BETWEEN = "\n\n"
 _NO_TEXT = "Token ids and embeddings cannot follow the operator's text: send text."
@@ -63,6 +67,9 @@ class SystemPrompt(Plugin):
                 return  # the engine says what is wrong with it
             text = self._text(exchange)
             request["messages"] = self._before(text, request["messages"])
+        elif exchange.route in _ASIDE:
+            text = self._text(exchange)
+            self._aside(text, request, _ASIDE[exchange.route])
         elif exchange.route == _COMPLETIONS and self.options.completions:
             text = self._text(exchange)
             if request.get("prompt_embeds") is not None:
@@ -89,6 +96,15 @@ class SystemPrompt(Plugin):
         if self.options.position == "merge" and isinstance(first, dict) and first.get("role") in _SYSTEM:
             return [_merged(text, first), *messages[1:]]
         return [{"role": "system", "content": text}, *messages]
+
+    @staticmethod
+    def _aside(text: str, request: dict[str, Any], field: str) -> None:
+        """Put the text before what the caller has the system say: there is one place for both."""
+        said = request.get(field)
+        if isinstance(said, list):
+            request[field] = [{"type": "text", "text": text + _BETWEEN}, *said]
+        elif said is None or isinstance(said, str):  # else the engine says what is wrong with it
+            request[field] = text + _BETWEEN + said if said else text
 
     def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:
         """Watch every channel of an answer to a request that had the text."""
