@@ -20,6 +20,8 @@ HEAD_BYTES = 64 * 1024
 HEAD_FIELDS = 200
 #: For a connection's first byte, and for the whole head of each request.
 HEAD_S = 60.0
+#: How long, and for how much, a refused body is still read and thrown away.
+LINGER_S, LINGER_BYTES = 5.0, 256 << 20
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -42,6 +44,7 @@ class Connection(HttpToolsProtocol):
         self._paths = _urls(self._in_place)
         self._head_timer: asyncio.TimerHandle | None = None
         self._refusal: tuple[int, str] = (400, "")
+        self._lingers = 0  # bytes that are still thrown away
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it too
         """Begin to wait for the first byte; uvicorn's own timer, which the first byte takes away."""
@@ -57,6 +60,11 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse, then see whether a head is still not whole."""
         self._read = len(data)
+        if self._lingers:
+            self._lingers -= self._read
+            if self._lingers <= 0:
+                self.transport.close()
+            return
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -66,7 +74,8 @@ class Connection(HttpToolsProtocol):
         cycle = self._unstarted
         if cycle is not None:
             self._unstarted = None
-            cycle.start(self.app, self._in_place)
+            if not self._lingers:
+                cycle.start(self.app, self._in_place)
         if self._heading:
             self._head_is_partial()
         elif self._head:
@@ -150,12 +159,25 @@ class Connection(HttpToolsProtocol):
 
     # ---- between requests ----
 
+    def linger(self) -> None:
+        """Close when the caller has stopped sending: closing at once resets the connection, and the answer is lost.
+
+        A proxy that hands a body on while it comes would make a 502 of our 413. RFC 9112, section 9.6.
+        """
+        self._lingers = LINGER_BYTES
+        self._unwatch()
+        self._head_timer = self.loop.call_later(LINGER_S, self.transport.close)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
     def on_response_complete(self) -> None:
         """Take the next request; the time for it is looked at by one timer a connection, not one a request."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
+        if self._lingers:
+            return
         if self.pipeline:
             cycle: Any = self.pipeline.pop()[0]
             self.loop.call_soon(cycle.start, self.app, self._in_place)  # not from here: there may be thousands

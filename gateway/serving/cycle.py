@@ -44,6 +44,9 @@ class Home(Protocol):
     loop: asyncio.AbstractEventLoop
     server_state: ServerState
 
+    def linger(self) -> None:
+        """Close when the caller has stopped sending its body."""
+
     def on_response_complete(self) -> None:
         """The response is out: the next request may come."""
 
@@ -233,7 +236,10 @@ class Cycle:
             raise ValueError("the body is shorter than its content-length")
         self.response_complete = True
         if not self.keep_alive:
-            self._transport.close()
+            if self.more_body:
+                self._home.linger()
+            else:
+                self._transport.close()
         self._home.on_response_complete()
         if self._waits and self._coroutine is not None:  # it waits for nothing else, and what it does now is short
             self._waits = False

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -106,3 +107,20 @@ def test_rubbish_behind_a_request_does_not_get_into_its_answer(server: Served) -
 
 def test_the_server_does_not_name_its_software(server: Served) -> None:
     assert "server" not in server.get("/livez").headers
+
+
+def test_an_answer_before_the_end_of_the_body_is_not_lost(server: Served) -> None:
+    """Closing at once would reset the connection: a proxy that hands a body on while it comes would answer 502."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % (
+        20 << 20
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as caller:
+        caller.sendall(head)
+        time.sleep(0.2)  # the answer is on its way now
+        for _ in range(20):
+            caller.sendall(b"a" * (1 << 20))
+        answer = b""
+        while piece := caller.recv(65536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"0\r\n\r\n")
