@@ -71,7 +71,7 @@ def _asked(node: Any, grouped: frozenset[str]) -> Iterator[Asked]:
     if isinstance(node, promql_parser.VectorSelector):
         matchers = node.matchers.matchers
         values = tuple((each.name, each.value) for each in matchers)
-        yield Asked(node.name, grouped | {each.name for each in matchers}, values)
+        yield Asked(node.name or "", grouped | {each.name for each in matchers}, values)
     modifier = getattr(node, "modifier", None)
     if isinstance(node, promql_parser.AggregateExpr) and modifier is not None:
         grouped = frozenset(modifier.labels)
