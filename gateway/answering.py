@@ -21,6 +21,7 @@ from gateway.live import Live
 from gateway.protocol import body as bodies
 from gateway.protocol import failures
 from gateway.protocol.answer import Whole
+from gateway.protocol.chunks import Usage
 from gateway.protocol.editing import BROKE_OFF, NONSENSE, Editor
 from gateway.protocol.filtering import Filter
 from gateway.protocol.openai import Asked
@@ -239,6 +240,8 @@ class Answering:
         self._count(answer.usage)
         if self._record.outcome == "content_filter":
             self._stop_background()
+        if not answer.is_over and self._letter.counts:  # nobody will tell us: it is charged with the most it may take
+            self._count(Usage(len(exchange.reading().text) // 4, self._asked.output_tokens))
         if answer.is_over and self._chain.watches_answers(exchange):
             waiting = self._chain.on_answer(exchange, Answer(exchange.route, answer.body))
             if waiting is not None:
@@ -356,7 +359,7 @@ class Answering:
             record.outcome = "content_filter"
 
     def _count(self, usage: Any) -> None:
-        if usage is not None:
+        if usage is not None and self._letter.counts:
             self._record.prompt_tokens = usage.prompt_tokens
             self._record.completion_tokens = usage.completion_tokens or 0
 
@@ -377,7 +380,8 @@ class Answering:
         if editor is not None:
             self._count(editor.usage)
             record.answer_chars = editor.chars
-            record.completion_tokens = record.completion_tokens or editor.chunks
+            if self._letter.counts:
+                record.completion_tokens = record.completion_tokens or editor.chunks
             record.phases["decode"] = perf_counter() - self._marked
             self._editor = None
         del self._fail, self.attempt

@@ -21,9 +21,12 @@ _stopping: set[asyncio.Task[None]] = set()  # asyncio itself holds no task
 
 
 class Letter(Protocol):
-    """A request to whichever engine. ``stop_at`` is where that engine is asked to stop what goes on without us."""
+    """A request to whichever engine. ``stop_at`` is where that engine is asked to stop what goes on without us;
+    ``counts``: the tokens of its answer have not been counted yet.
+    """
 
     stop_at: str | None
+    counts: bool
 
     def to(self, engine: Engine) -> tuple[bytes, bytes]:
         """Write head and body. Raises InvalidRequest."""
@@ -32,7 +35,7 @@ class Letter(Protocol):
 class Posted:
     """A request with a body: what the plugins have left of the caller's. ``owner`` is the digest of its key."""
 
-    __slots__ = ("_exchange", "_headers", "_model", "_owner", "_salt", "_stream", "_surface", "stop_at")
+    __slots__ = ("_exchange", "_headers", "_model", "_owner", "_salt", "_stream", "_surface", "counts", "stop_at")
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Posted:
         self._owner, self._stream = owner, stream
         self._salt = owner[:32] if isolated and owner else None
         self.stop_at: str | None = None
+        self.counts = True
 
     def to(self, engine: Engine) -> tuple[bytes, bytes]:
         """Write head and body. Raises InvalidRequest."""
@@ -70,6 +74,7 @@ class Again:
     path: str
     request_id: str
     stop_at: str | None
+    counts: bool = False
 
     def to(self, engine: Engine) -> tuple[bytes, bytes]:
         """Write the head."""

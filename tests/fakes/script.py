@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tests.fakes.forms import DONE, Delta, Form, dumps, event
+from tests.fakes.surfaces import TELLERS, Messages, Responses
 
 if TYPE_CHECKING:
     from tests.fakes.connection import Received
@@ -104,6 +105,10 @@ def says(*pieces: Piece, finish: str | None = "stop", done: bool = True) -> Scri
 
     def script(received: Received) -> Reply:
         body = received.body if isinstance(received.body, dict) else {}
+        if received.route in TELLERS:
+            return _told(
+                TELLERS[received.route](body, received.number), pieces, finish, stream=body.get("stream") is True
+            )
         form = Form.of(received.route, body, received.number)
         parts = _deltas(pieces, form.choices)
         if body.get("stream") is True:
@@ -117,6 +122,15 @@ def says(*pieces: Piece, finish: str | None = "stop", done: bool = True) -> Scri
         return Reply((*waits, whole))
 
     return script
+
+
+def _told(teller: Responses | Messages, pieces: tuple[Piece, ...], finish: str | None, *, stream: bool) -> Reply:
+    parts = _deltas(pieces, 1)
+    if not stream:
+        waits = [part for part in parts if not isinstance(part, Delta | bytes)]
+        return Reply((*waits, teller.whole([part for part in parts if isinstance(part, Delta)], finish)))
+    actions = teller.stream(parts, finish)
+    return Reply(tuple(actions), headers=SSE, framing="chunked")
 
 
 def paced(text: str, count: int, seconds: float) -> list[Piece]:
