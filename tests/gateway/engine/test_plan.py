@@ -1,0 +1,106 @@
+"""Plans: what fits, what does not, and what would make it fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.engine.cards import named
+from gateway.engine.machine import GIB
+from gateway.engine.plan import Machine, Wanted, changes, flags, plan, splits, values
+from gateway.engine.shape import Quantisation, shape
+from tests.gateway.engine.test_shape import LLAMA_8B
+
+SMALL = shape(LLAMA_8B)
+LARGE = shape(
+    LLAMA_8B
+    | {
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "max_position_embeddings": 131072,
+    }
+)
+H100 = Machine(card=named("H100"))
+
+
+def test_what_fits_is_counted_in_parts_that_add_up() -> None:
+    found = plan(SMALL, H100, Wanted())
+    assert found.fits
+    assert found.weights + found.reserve + found.kv_memory == found.total == int(H100.total * 0.9)
+    assert found.capacity is not None
+    assert found.capacity.blocks == found.kv_memory // (131072 * 16)
+    assert found.at_once(SMALL, 8192) == int(found.capacity.blocks / 512 * 0.8)
+    assert found.at_once(SMALL, 100) > found.at_once(SMALL, 8192)
+
+
+def test_the_fewest_cards_that_fit_are_taken() -> None:
+    assert plan(LARGE, replace(H100, count=8), Wanted()).tensor_parallel == 4
+    assert plan(LARGE, replace(H100, count=8), Wanted(length=8192)).tensor_parallel == 2
+    assert plan(SMALL, replace(H100, count=8), Wanted()).tensor_parallel == 1
+    assert plan(LARGE, replace(H100, count=8), Wanted(pipeline_parallel=2)).tensor_parallel == 2
+
+
+def test_the_cheapest_change_comes_first_and_fits() -> None:
+    said = [change.said for change in changes(LARGE, replace(H100, count=2), Wanted())]
+    assert [each.split(" (")[0] for each in said] == [
+        "a shorter context: 16384 tokens",
+        "FP8 weights",
+        "4-bit weights",
+        "4 cards, tensor parallel 4",
+    ]
+    a10 = Machine(card=named("A10"))
+    said = [change.said for change in changes(replace(SMALL, context=131072), a10, Wanted())]
+    assert said[0] == "a shorter context: 16384 tokens"
+    for change in changes(replace(SMALL, context=131072), a10, Wanted()):
+        assert change.plan.fits
+
+
+def test_a_card_without_fp8_is_not_told_to_use_it() -> None:
+    said = [change.said for change in changes(LARGE, Machine(card=named("A100")), Wanted())]
+    assert not any("FP8" in each for each in said)
+
+
+@pytest.mark.parametrize(
+    ("degree", "why"),
+    [(1, None), (8, None), (16, None), (64, "intermediate"), (3, "32 attention heads"), (12, "32 attention heads")],
+)
+def test_what_cannot_be_split_says_why(degree: int, why: str | None) -> None:
+    odd = replace(SMALL, intermediate=14336 + 16, heads=64 if degree == 64 else 32)
+    said = splits(odd if degree == 64 else SMALL, degree)
+    assert (said is None) if why is None else (said is not None and why in said)
+
+
+def test_groups_of_quantised_weights_are_not_cut() -> None:
+    awq = replace(SMALL, quantisation=Quantisation(method="awq", bits=4, group=1024))
+    assert splits(awq, 2) is None
+    assert splits(awq, 4) == "3584 channels a rank are no whole groups of 1024"
+
+
+def test_what_cannot_be_is_one_line() -> None:
+    with pytest.raises(ValueError, match="tensor parallel 3: 32 attention heads"):
+        plan(SMALL, H100, Wanted(tensor_parallel=3))
+    with pytest.raises(ValueError, match="the model has 32 layers"):
+        plan(SMALL, H100, Wanted(pipeline_parallel=33))
+
+
+def test_a_cpu_has_one_memory_for_all_its_workers() -> None:
+    cpu = Machine(card=None, memory=64 * GIB)
+    one, two = (plan(SMALL, cpu, Wanted(tensor_parallel=degree)) for degree in (1, 2))
+    assert one.total == 2 * two.total
+    assert one.cache.block == 128
+
+
+def test_flags_and_values_say_what_was_planned() -> None:
+    found = plan(LARGE, replace(H100, count=4), Wanted(kv_dtype="fp8", length=32768, utilization=0.85))
+    said = " ".join(flags(found))
+    assert "--max-model-len 32768" in said
+    assert f"--tensor-parallel-size {found.tensor_parallel}" in said
+    assert "--kv-cache-dtype fp8" in said
+    assert "--gpu-memory-utilization 0.85" in said
+    (model,) = values(found, replace(H100, count=4), "org/Large-70B")["models"]
+    assert model["name"] == "large-70b"
+    assert model["engines"][0]["gpu"] == {"count": found.tensor_parallel}
+    assert model["engines"][0]["maxModelLen"] == 32768

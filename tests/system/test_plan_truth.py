@@ -1,0 +1,125 @@
+"""What sluice plan says of a KV cache is what the real vLLM makes of it, to the block."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.engine import kv
+from gateway.engine.kv import Cache
+from gateway.engine.shape import shape
+from tests.engine_fixture import ENGINE_PYTHON, RealEngine, default_model
+from tests.harness import ROOT
+
+MIB = 2**20
+GQA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 512,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+MHA = GQA | {"num_key_value_heads": 8}
+WINDOWS = GQA | {
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "head_dim": 32,
+    "num_hidden_layers": 6,
+    "sliding_window": 512,
+    "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+    "query_pre_attn_scalar": 32,
+    "hidden_activation": "gelu_pytorch_tanh",
+}
+MLA = GQA | {
+    "architectures": ["DeepseekV2ForCausalLM"],
+    "model_type": "deepseek_v2",
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 8,
+    "kv_lora_rank": 512,
+    "q_lora_rank": None,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 64,
+    "first_k_dense_replace": 3,
+    "n_group": 1,
+    "topk_group": 1,
+    "topk_method": "greedy",
+    "scoring_func": "softmax",
+    "norm_topk_prob": False,
+    "rope_theta": 10000,
+}
+#: Name, config, tensor parallel, length, block of the engine.
+CASES = [
+    ("multi-head", MHA, 1, 4096, 128),
+    ("sliding windows beside full attention", WINDOWS, 1, 4096, 128),
+    ("latent attention", MLA, 1, 2048, 16),
+    ("grouped heads split over two", GQA, 2, 2048, 128),
+]
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What vLLM makes of every case: started once for all of them."""
+    folder = tmp_path_factory.mktemp("truth")
+    cases = [{"config": config, "memory": 64 * MIB, "tp": tp, "length": length} for _, config, tp, length, _ in CASES]
+    (folder / "cases.json").write_text(json.dumps(cases))
+    environ = os.environ | {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+    }
+    command = [ENGINE_PYTHON, ROOT / "tests/engine_truth.py", folder / "cases.json"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240, check=False)
+    told = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("TRUTH ")]
+    assert len(told) == len(CASES), done.stdout[-3000:] + done.stderr[-3000:]
+    return {name: each for (name, *_), each in zip(CASES, told, strict=True)}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("name", "config", "tp", "length", "block"), CASES, ids=[name for name, *_ in CASES])
+def test_the_planned_blocks_are_the_engines(
+    truth: dict[str, dict[str, Any]], name: str, config: dict[str, Any], tp: int, length: int, block: int
+) -> None:
+    its = truth[name]
+    cache = Cache(tensor_parallel=tp, block=block, in_flight=its["in_flight"])
+    planned = kv.capacity(shape(config), cache, 64 * MIB, length)
+    assert its["block"] == block
+    assert planned.blocks == its["blocks"]
+    assert planned.concurrency == pytest.approx(its["concurrency"])
+    assert planned.tokens == its["tokens"]
+
+
+@pytest.mark.engine
+def test_the_served_model_has_the_planned_blocks(real_engine: RealEngine) -> None:
+    """Of the engine that all tests share, as its metrics tell it."""
+    metrics = httpx.get(f"{real_engine.url}/metrics", timeout=20).text
+    (line,) = re.findall(r"^vllm:cache_config_info\{(.*)\}", metrics, re.MULTILINE)
+    told = dict(re.findall(r'(\w+)="([^"]*)"', line))
+    made = shape(json.loads((default_model() / "config.json").read_text()))
+    cache = Cache(block=int(told["block_size"]))
+    planned = kv.capacity(made, cache, int(told["kv_cache_memory_bytes"]), 2048)
+    assert planned.blocks == int(told["num_gpu_blocks"])
+    assert planned.tokens == int(told["kv_cache_size_tokens"])
+    assert kv.token_bytes(made, cache) == 23_040
