@@ -1,4 +1,4 @@
-"""Text is cleaned and personal data masked on the wire: requests, whole answers, streams in any pieces, tool arguments."""
+"""Text is cleaned and personal data masked on the wire: requests, answers, streams in any pieces, tool arguments."""
 
 from __future__ import annotations
 
