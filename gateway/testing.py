@@ -16,9 +16,8 @@ import msgspec
 from gateway.errors import Failure, FilterUnavailable
 from gateway.pipeline import Chain, Link
 from gateway.protocol import sse
-from gateway.protocol.stream import Filter, StreamEditor
-from gateway.protocol.surface import answer_texts
-from gateway.protocol.whole import WholeAnswer
+from gateway.protocol.stream import Filter
+from gateway.protocol.surface import SURFACES, answer_texts
 from gateway.record import Hit, Record
 from gateway.sdk import Answer, Channel, Exchange, Plugin, Reply
 
@@ -26,6 +25,10 @@ __all__ = ["Played", "play"]
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+RESPONSES = "/v1/responses"
+MESSAGES = "/v1/messages"
+#: What of a request is the text that a caller asks, where it is no conversation.
+_ASKED = {COMPLETIONS: "prompt", RESPONSES: "input"}
 
 
 @dataclass(slots=True)
@@ -123,11 +126,15 @@ async def _exchange(chain: Chain, exchange: Exchange, answer: Any, played: Playe
 
 
 async def _streamed(chain: Chain, exchange: Exchange, pieces: Sequence[str], played: Played) -> None:
-    editor = StreamEditor(_filters(chain, exchange), model="played", choices=1, want_usage=False, merge=True,
-                          show_logprobs=exchange.show_logprobs)  # fmt: skip
-    for piece in pieces:
-        played.pieces.append(_texts(editor.feed(_chunk(exchange.route, piece))))
-    end = editor.feed(_chunk(exchange.route, None))
+    surface = SURFACES[exchange.route]
+    editor = surface.editor(_filters(chain, exchange), model="played", choices=1, want_usage=False, merge=True,
+                            show_logprobs=exchange.show_logprobs)  # fmt: skip
+    chunks = [_chunk(exchange.route, piece) for piece in (*pieces, None)]
+    if exchange.route not in (CHAT, COMPLETIONS):  # these tell a text in events of several kinds
+        chunks = [surface.as_stream(_body(exchange.route, "".join(pieces)), want_usage=True), b""]
+    for chunk in chunks[:-1]:
+        played.pieces.append(_texts(editor.feed(chunk)))
+    end = editor.feed(chunks[-1])
     editor.end()
     played.pieces.append(_texts(end + editor.close(None)))
     played.shown = "".join(played.pieces)
@@ -139,7 +146,7 @@ async def _streamed(chain: Chain, exchange: Exchange, pieces: Sequence[str], pla
 
 
 async def _whole(chain: Chain, exchange: Exchange, body: dict[str, Any], played: Played) -> None:
-    answer = WholeAnswer(msgspec.json.encode(body))
+    answer = SURFACES[exchange.route].whole(msgspec.json.encode(body))
     answer.filter(_filters(chain, exchange))
     played.body, played.record.finish_reasons = answer.body, answer.finish_reasons
     await _done(chain.on_answer(exchange, Answer(exchange.route, played.body)))
@@ -158,8 +165,9 @@ def _filters(chain: Chain, exchange: Exchange) -> Any:
 def _request(request: str | Mapping[str, Any], route: str) -> dict[str, Any]:
     if not isinstance(request, str):
         return copy.deepcopy(dict(request))
-    said = {"messages": [{"role": "user", "content": request}]} if route == CHAT else {"prompt": request}
-    return {"model": "played", **said}
+    field = _ASKED.get(route, "messages")
+    said = [{"role": "user", "content": request}] if field == "messages" else request
+    return {"model": "played", field: said}
 
 
 def _body(route: str, text: str) -> dict[str, Any]:
@@ -167,7 +175,7 @@ def _body(route: str, text: str) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "stop"}
         return {"object": "text_completion", "model": "played", "choices": [choice]}
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return {"object": "chat.completion", "model": "played", "choices": [choice]}
+    return SURFACES[route].own(200, {"object": "chat.completion", "model": "played", "choices": [choice]})
 
 
 def _chunk(route: str, text: str | None) -> bytes:
@@ -182,8 +190,17 @@ def _chunk(route: str, text: str | None) -> bytes:
 def _texts(shown: bytes) -> str:
     frames = [sse.payload(frame) for frame in sse.Splitter().feed(shown)]
     chunks = [msgspec.json.decode(frame) for frame in frames if frame and frame != b"[DONE]"]
-    choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    return "".join(choice.get("delta", {}).get("content") or choice.get("text") or "" for choice in choices)
+    choices = [choice for chunk in chunks for choice in chunk.get("choices") or (chunk,)]
+    return "".join(map(_text, choices))
+
+
+def _text(choice: dict[str, Any]) -> str:
+    """Return the text in a choice of a chunk, or in an event of the newer routes."""
+    delta = choice.get("delta")
+    if isinstance(delta, str):
+        return delta if choice["type"] == "response.output_text.delta" else ""
+    told = "" if "type" in choice else choice.get("text")  # an event that ends a text tells it again
+    return (delta or {}).get("content") or (delta or {}).get("text") or told or ""
 
 
 async def _done(waiting: Awaitable[None] | None) -> None:

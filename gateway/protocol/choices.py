@@ -31,6 +31,8 @@ def put(route: str, body: dict[str, Any], choice: Choice) -> None:
         return  # it is the body's own
     message = choice["message"]
     calls = message.get("tool_calls") or []
+    if not calls:
+        _drop_calls(route, body)
     if route == RESPONSES:
         texts = [part for item in _items(body, "message") for part in _parts(item, "output_text")]
         for item, call in zip(_items(body, "function_call"), calls, strict=False):
@@ -43,10 +45,30 @@ def put(route: str, body: dict[str, Any], choice: Choice) -> None:
             block["input"] = _decoded(call["function"]["arguments"])
         if choice["finish_reason"] == "stop" and body.get("stop_reason") not in {"end_turn", "stop_sequence"}:
             body["stop_reason"] = "end_turn"
+    if not texts and message.get("content"):
+        texts = [_new_text(route, body)]
     if texts and "".join(part["text"] for part in texts) != message.get("content"):
         for part in texts:
             part["text"] = ""
         texts[0]["text"] = message.get("content") or ""
+
+
+def _drop_calls(route: str, body: dict[str, Any]) -> None:
+    field, kind = ("output", "function_call") if route == RESPONSES else ("content", "tool_use")
+    body[field] = [each for each in body[field] if not (isinstance(each, dict) and each.get("type") == kind)]
+
+
+def _new_text(route: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Add an empty text to an answer that has none, and return it."""
+    if route == MESSAGES:
+        part: dict[str, Any] = {"type": "text", "text": ""}
+        body["content"].append(part)
+        return part
+    part = {"type": "output_text", "text": "", "annotations": []}
+    unique = str(body.get("id") or "").rpartition("_")[2]
+    item = {"type": "message", "id": f"msg_{unique}", "role": "assistant", "status": "completed", "content": [part]}
+    body["output"].append(item)
+    return part
 
 
 def _of_response(body: dict[str, Any]) -> Choice:

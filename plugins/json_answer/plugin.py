@@ -12,12 +12,14 @@ from pydantic import Field
 
 from gateway.sdk import Answer, Exchange, Failure, Hit, Options, Plugin, Refused
 from plugins.json_answer.asking import again
+from plugins.json_answer.forms import ROUTES, calls_nothing, form_of, hold, tools_of
 from plugins.json_answer.review import Verdict, concerns, is_cut, judge, length
 from plugins.json_answer.schema import Checker, Plan, content_checker, decoded, tool_checkers
 
 _LONG = 32_768  # code points; more are looked at in a thread
 _TAG = "invalid_json"
-_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions"})
+#: What a response and a message say, and how they ended.
+_SAID = ("content", "incomplete_details", "output", "status", "stop_reason", "stop_sequence")
 _SERVER_ERROR = "server_error"
 
 
@@ -61,22 +63,23 @@ class JsonAnswer(Plugin):
             return
         exchange.state[self.name] = plan
         request = exchange.request
-        held = request.get("response_format") is not None
+        held = form_of(exchange.route, request).said is not None
         if plan.content is not None and not held and not plan.tools:
-            named = {"name": "answer", "schema": self.options.json_schema}
-            request["response_format"] = {"type": "json_schema", "json_schema": named}
+            hold(exchange.route, request, self.options.json_schema)
             held = True
         if plan.content is not None and exchange.stream and (not held or self.options.streams == "buffer"):
             exchange.needs_whole_answer = True
 
     def _plan(self, exchange: Exchange) -> Plan | None:
-        if exchange.route not in _ROUTES:
+        if exchange.route not in ROUTES:
             return None
         request = exchange.request
-        content = content_checker(request.get("response_format"))
-        if self._own is not None and request.get("response_format") is None and not _constrained(request):
+        form = form_of(exchange.route, request)
+        content = content_checker(*form)
+        if self._own is not None and form.said is None and not _constrained(request):
             content = self._own
-        tools = tool_checkers(request) if self.options.tools else {}
+        checked = self.options.tools and not calls_nothing(request)
+        tools = tool_checkers(tools_of(exchange.route, request)) if checked else {}
         return Plan(content, tools) if content is not None or tools else None
 
     def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
@@ -84,7 +87,7 @@ class JsonAnswer(Plugin):
         plan = exchange.state.get(self.name) or self._plan(exchange)
         if plan is None:
             return None
-        choices = [choice for choice in answer.body.get("choices") or () if concerns(choice, plan)]
+        choices = [choice for choice in answer.choices() if concerns(choice, plan)]
         if not choices:
             return None
         repair = self.options.repair and not answer.shown
@@ -118,13 +121,13 @@ class JsonAnswer(Plugin):
         budget = _Budget(self.options.retry_s, self.options.retry_tokens)
         for choice, verdict in zip(choices, verdicts, strict=True):
             if verdict.fault is not None and not is_cut(choice):
-                await self._second_try(exchange, answer.body, plan, choice, verdict, budget)
+                await self._second_try(exchange, answer, plan, choice, verdict, budget)
         self._tell(exchange, answer, plan, choices, verdicts)
 
     async def _second_try(
         self,
         exchange: Exchange,
-        body: dict[str, Any],
+        answer: Answer,
         plan: Plan,
         choice: dict[str, Any],
         verdict: Verdict,
@@ -134,7 +137,7 @@ class JsonAnswer(Plugin):
         last, fault = choice, verdict.fault or ""
         for _ in range(self.options.retries):
             seconds, tokens = budget.left()
-            request = again(exchange.request, last, fault, tokens) if min(seconds, tokens) > 0 else None
+            request = again(exchange.route, exchange.request, last, fault, tokens) if min(seconds, tokens) > 0 else None
             if request is None:
                 return
             try:
@@ -143,8 +146,8 @@ class JsonAnswer(Plugin):
             except (TimeoutError, Failure):
                 return  # the first answer is still the best there is
             verdict.attempts += 1
-            budget.spend(_add_usage(body, answered))
-            choices = answered.get("choices")
+            budget.spend(_add_usage(answer.body, answered))
+            choices = Answer(exchange.route, answered).choices()
             if not choices or is_cut(choices[0]):
                 return
             last = choices[0]
@@ -154,6 +157,8 @@ class JsonAnswer(Plugin):
             if judged.fault is None and concerns(last, plan):
                 verdict.fault, verdict.repaired = None, judged.repaired
                 choice |= {**last, "index": choice.get("index", 0)}
+                if "choices" not in answer.body:  # one answer, whose parts may be others
+                    answer.body |= {field: answered[field] for field in _SAID if field in answered}
                 return
 
     def _leave(self, exchange: Exchange, choice: dict[str, Any], verdict: Verdict, attempt: int) -> None:
@@ -161,7 +166,9 @@ class JsonAnswer(Plugin):
         for place, text, fault in verdict.unfit:
             facts = {"fault": fault, "attempt": attempt, "finish_reason": choice.get("finish_reason")}
             where = f"choices[{choice.get('index', 0)}].{place}"
-            exchange.state.setdefault("evidence", []).append({"plugin": self.name, "where": where, "text": text, **facts})
+            exchange.state.setdefault("evidence", []).append(
+                {"plugin": self.name, "where": where, "text": text, **facts}
+            )
 
     def _tell(
         self, exchange: Exchange, answer: Answer, plan: Plan, choices: list[dict[str, Any]], verdicts: list[Verdict]
@@ -175,6 +182,7 @@ class JsonAnswer(Plugin):
             said["choices"] = [verdict.told() for verdict in verdicts]
         exchange.extra["json"] = said
         if said["valid"]:
+            self._put(answer, choices)
             return
         exchange.tag(_TAG)
         exchange.hit(Hit(self.name, _TAG, "tag", "answer", _TAG))
@@ -184,11 +192,17 @@ class JsonAnswer(Plugin):
             for choice, verdict in zip(choices, verdicts, strict=True):
                 if verdict.fault is not None:
                     _replace(choice, self._fallback)
+            self._put(answer, choices)
             exchange.extra["fallback"] = {"reason": _TAG}
         elif self.options.invalid == "error":
             raise Refused(
                 "The model's answer was not the JSON asked for.", status=502, code=_TAG, error_type=_SERVER_ERROR
             )
+
+    @staticmethod
+    def _put(answer: Answer, choices: list[dict[str, Any]]) -> None:
+        for choice in choices if not answer.shown else ():
+            answer.put(choice)
 
 
 class _Budget:
@@ -238,9 +252,10 @@ def _add_usage(body: dict[str, Any], answered: dict[str, Any]) -> int:
     if not isinstance(used, dict):
         return 0
     if isinstance(total, dict):
-        for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
-            total[name] = (total.get(name) or 0) + (used.get(name) or 0)
-    return int(used.get("completion_tokens") or 0)
+        for name in ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"):
+            if name in used or name in total:
+                total[name] = (total.get(name) or 0) + (used.get(name) or 0)
+    return int(used.get("completion_tokens") or used.get("output_tokens") or 0)
 
 
 def _replace(choice: dict[str, Any], text: str) -> None:

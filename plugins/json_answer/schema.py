@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -11,6 +11,7 @@ import jsonschema_rs
 import msgspec
 
 from gateway.sdk import Refused
+from plugins.json_answer.forms import Tool
 
 _ERRORS = 3  # told of one answer
 _MESSAGE = 200  # characters of each
@@ -75,54 +76,49 @@ def decoded(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def content_checker(form: Any) -> Checker | None:
-    """Read a ``response_format``; None where it asks for no JSON that could be checked.
+def content_checker(form: Any, place: str = "response_format") -> Checker | None:
+    """Read a ``response_format``, told at ``place``; None where it asks for no JSON that could be checked.
 
     Raises Refused, for engines have answered bad ones with 500 and worse.
     """
     if form is None:
         return None
     if not isinstance(form, dict) or form.get("type") not in _TYPES:
-        _refuse_form("response_format must be an object whose type is text, json_object or json_schema")
+        _refuse_form(place, "must be an object whose type is text, json_object or json_schema")
     if form["type"] == "json_object":
         return Checker(_OBJECT)
     if form["type"] != "json_schema":
         return None
+    inner = ".json_schema" if place == "response_format" else ""
     named = form.get("json_schema")
     if not isinstance(named, dict):
-        _refuse_form("response_format.json_schema must be an object with a name and a schema")
+        _refuse_form(place, ".json_schema must be an object with a name and a schema")
     schema = named.get("schema")
     if not isinstance(schema, dict | bool):
-        _refuse_form("response_format.json_schema.schema must be a JSON Schema: an object")
+        _refuse_form(place, f"{inner}.schema must be a JSON Schema: an object")
     try:
         checker = Checker(schema)
     except ValueError as error:
-        _refuse_form(f"response_format.json_schema.schema is not a JSON Schema that can be used: {error}")
+        _refuse_form(place, f"{inner}.schema is not a JSON Schema that can be used: {error}")
     if not isinstance(named.get("name"), str):
-        _refuse_form("response_format.json_schema.name must be a string")
+        _refuse_form(place, f"{inner}.name must be a string")
     return checker
 
 
-def tool_checkers(request: Mapping[str, Any]) -> dict[str, Checker]:
-    """Read the parameters of the request's tools, by name. Raises Refused."""
-    tools = request.get("tools")
-    if not isinstance(tools, list) or request.get("tool_choice") == "none":
-        return {}
+def tool_checkers(tools: Iterable[Tool]) -> dict[str, Checker]:
+    """Compile the schemas of tools' arguments, by the tools' names. Raises Refused."""
     checkers = {}
-    for index, tool in enumerate(tools):
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("parameters"), dict | bool):
-            continue  # the engine says what it thinks of it
+    for tool in tools:
         try:
-            checkers[str(function.get("name"))] = Checker(function["parameters"])
+            checkers[tool.name] = Checker(tool.schema)
         except ValueError as error:
-            place = f"tools[{index}].function.parameters"
-            raise Refused(f"{place} is not a JSON Schema that can be used: {error}.", param=place) from None
+            message = f"{tool.place} is not a JSON Schema that can be used: {error}."
+            raise Refused(message, param=tool.place) from None
     return checkers
 
 
-def _refuse_form(message: str) -> NoReturn:
-    raise Refused(f"{message}.", param="response_format")
+def _refuse_form(place: str, message: str) -> NoReturn:
+    raise Refused(f"{place}{message if message.startswith('.') else f' {message}'}.", param=place)
 
 
 def _refuse(constant: str) -> NoReturn:

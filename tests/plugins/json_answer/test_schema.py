@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.sdk import Refused
+from plugins.json_answer.forms import calls_nothing, tools_of
 from plugins.json_answer.schema import Checker, content_checker, decoded, tool_checkers
+
+CHAT = "/v1/chat/completions"
 
 
 def schema_form(schema: Any) -> dict[str, Any]:
@@ -98,14 +101,14 @@ def test_tools_are_read_by_name() -> None:
         {"type": "function", "function": {"name": "g"}},
         "odd",
     ]
-    checkers = tool_checkers({"tools": tools})
+    checkers = tool_checkers(tools_of(CHAT, {"tools": tools}))
     assert list(checkers) == ["f"]
     assert checkers["f"].fault("{}") is not None
-    assert tool_checkers({"tools": tools, "tool_choice": "none"}) == {}
+    assert calls_nothing({"tools": tools, "tool_choice": "none"})
 
 
 def test_bad_parameters_of_a_tool_are_refused_and_named() -> None:
     tools = [{"function": {"name": "f", "parameters": {"$ref": "http://127.0.0.1/x"}}}]
     with pytest.raises(Refused) as caught:
-        tool_checkers({"tools": tools})
+        tool_checkers(tools_of(CHAT, {"tools": tools}))
     assert caught.value.param == "tools[0].function.parameters"
