@@ -208,6 +208,10 @@ class Relay:
         if exchange.reply is not None:
             self._reply(exchange, exchange.reply)
             return None
+        self._asked.clamped = False
+        self._surface.clamp(exchange.request, self._asked, self._model.ceilings)  # a plugin may have asked for more
+        if self._asked.clamped:
+            exchange.tag("max_tokens_clamped")
         whole = not self._asked.stream or self._chain.needs_whole_answer(exchange)
         letter = Posted(
             exchange,

@@ -174,7 +174,7 @@ def _warn(name: str, preset: Preset) -> None:
 def _lower(request: dict[str, Any], ceilings: Ceilings, route: str) -> Iterator[str]:
     """Lower what is over a ceiling; yield the field for each. What is no number is the engine's to refuse."""
     if (most := ceilings.max_tokens) is not None:
-        if route != _COMPLETIONS and all(request.get(field) is None for field in _LIMITS):
+        if route in (_CHAT, _RESPONSES) and all(request.get(field) is None for field in _LIMITS):
             field = "max_output_tokens" if route == _RESPONSES else "max_tokens"
             request[field] = most  # an engine's own default may be all of its window
         for field in _LIMITS:

@@ -12,6 +12,7 @@ from tests.engine_fixture import RealEngine
 from tests.fakes.script import says
 from tests.fakes.vllm import FakeVLLM
 from tests.harness import CHAT, HI, WORDS, Gateway, configuration, model, running_gateway
+from tests.system.conftest import StartGateway
 
 RULES = "You answer for Acme, in three sentences at most, and never name a competitor."
 CHAIN: list[dict[str, Any]] = [
@@ -42,6 +43,24 @@ def test_a_preset_stands_in_for_the_ceiling_and_not_for_a_wish(
     (asked,) = fake.requests(CHAT)
     assert (asked.body["max_tokens"], asked.body["temperature"]) == (tokens, 0.7)
     assert "sluice" not in asked.body
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_plugin_is_held_to_the_ceiling_too(fake: FakeVLLM, start_gateway: StartGateway, stream: bool) -> None:
+    greedy = {"plugin": "presets", "options": {"presets": {"all": {"max_tokens": 9000}}, "default": "all"}}
+    gateway = start_gateway(configuration([model("smollm2", fake.url, max_output_tokens=1500)], chain=[greedy]))
+    for route, body in (
+        ("/v1/completions", {"prompt": "hi"}),
+        ("/v1/responses", {"input": "hi"}),
+        (CHAT, {"messages": HI}),
+    ):
+        answer = gateway.post(route, {"model": "smollm2", "stream": stream, **body})
+        assert answer.status_code == 200, answer.text
+        (asked,) = fake.requests(route)
+        field = "max_output_tokens" if route == "/v1/responses" else "max_tokens"
+        assert asked.body[field] == 1500
+        told = answer.headers.get("x-sluice-tags")
+        assert told == ("max_tokens_clamped" if route == "/v1/completions" else None), "others had none but the ceiling"
 
 
 def test_a_recital_never_reaches_the_caller(plugins: Gateway, fake: FakeVLLM) -> None:
