@@ -10,7 +10,7 @@ from gateway.cli.command import WRONG, Commands, Stopped, built
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from gateway.settings import Settings
 
@@ -24,8 +24,8 @@ def add(commands: Commands) -> None:
     test.add_argument("--model", metavar="NAME", help="as for this model; else for whichever")
     test.add_argument("--direction", choices=["request", "answer"], help="only in requests, or only in answers")
     test.add_argument("--json", action="store_true", help="as one JSON object")
-    check = words.add("compile", words_compile, "Check word files: faults, and what is odd in them.", config=False)
-    check.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a word file, .txt or .yaml")
+    check = words.add("compile", words_compile, "Check word lists: faults, and what is odd in them.")
+    check.add_argument("files", metavar="FILE", nargs="*", type=Path, help="word files; else the configuration's lists")
     check.add_argument("--encoding", default="utf-8", help="of the files (default: utf-8)")
     check.add_argument("--strict", action="store_true", help="exit code 2 for warnings too")
     check.add_argument("--plugin", metavar="NAME", default="sensitive_words", help="whose files they are")
@@ -51,24 +51,38 @@ def words_test(arguments: argparse.Namespace) -> int:
 
 
 def words_compile(arguments: argparse.Namespace) -> int:
-    """Ask a plugin what it thinks of word files."""
+    """Ask the plugin what it thinks of word files, or every plugin of the chain what it thinks of its lists."""
+    if arguments.files:
+        told = [_review_of_files(arguments)]
+    else:
+        _, links = built(arguments)
+        told = [review() for link in links if (review := getattr(link.plugin, "review", None))]
+        if not told:
+            raise Stopped(["sluice words compile: no plugin of the chain has words: add sensitive_words to it"])
+    together = {part: [each for one in told for each in one[part]] for part in ("said", "files", "findings")}
+    if arguments.json:
+        _print_json({part: together[part] for part in ("files", "findings")})
+    else:
+        print(*together["said"], sep="\n")
+    faults = [each for each in together["findings"] if each["severity"] == "fault"]
+    return WRONG if faults or (arguments.strict and together["findings"]) else 0
+
+
+def _review_of_files(arguments: argparse.Namespace) -> Mapping[str, Any]:
     from gateway.registry import Fault, plugin_class
 
     try:
-        review = getattr(plugin_class(arguments.plugin), "review", None)
+        review = getattr(plugin_class(arguments.plugin), "review_files", None)
     except Fault as fault:
         raise Stopped([f"sluice words compile: {fault}"]) from None
     if review is None:
         raise Stopped([f"sluice words compile: the plugin {arguments.plugin!r} has no word files"])
-    told: Mapping[str, Any] = review(arguments.files, arguments.encoding)
-    found: Sequence[Mapping[str, Any]] = told["findings"]
-    if arguments.json:
-        _print_json(told)
-    else:
-        for line in told["said"]:
-            print(line)
-    faults = [each for each in found if each["severity"] == "fault"]
-    return WRONG if faults or (arguments.strict and found) else 0
+    try:
+        "".encode(arguments.encoding)
+    except LookupError:
+        raise Stopped([f"sluice words compile: --encoding: {arguments.encoding!r} is not known; try gb18030"]) from None
+    reviewed: Mapping[str, Any] = review(arguments.files, arguments.encoding)
+    return reviewed
 
 
 def _key(name: str | None, settings: Settings) -> str | None:

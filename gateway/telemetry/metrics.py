@@ -35,6 +35,14 @@ class _Slots(NamedTuple):
     completion: int
 
 
+def _number(digits: str) -> float:
+    """Return hexadecimal digits as a number that a double holds exactly; no number of what is none."""
+    try:
+        return int(digits, 16) % 2**53
+    except ValueError:
+        return nan
+
+
 class Metrics:
     """The numbers of this worker, and at a scrape those of all. To be called on the event loop.
 
@@ -192,7 +200,7 @@ class Metrics:
         self._lists = frozenset(lists)
         for labels, listing in lists.items():
             self._view[self._slot(catalogue.LIST_ENTRIES, *labels)] = listing.entries
-            self._view[self._slot(catalogue.LIST_VERSION, *labels)] = int(listing.version, 16)
+            self._view[self._slot(catalogue.LIST_VERSION, *labels)] = _number(listing.version)
 
     def log_line_dropped(self) -> None:
         """Count a log line that nobody was there to read."""

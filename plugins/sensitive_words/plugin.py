@@ -34,7 +34,7 @@ class SensitiveWords(Plugin):
         self.files = [one.path for one in options.lists]
         loaded = load(options)
         self.lists = [one.listing for one in loaded]
-        self._scopes = {one.scope for one in loaded if one.scope is not None}
+        self._scopes = {one.source.scope for one in loaded if one.source.scope is not None}
         asked, answered = (
             [one for one in loaded if direction in one.directions] for direction in ("request", "answer")
         )
@@ -96,10 +96,15 @@ class SensitiveWords(Plugin):
         wanted = {name: its for name, its in directions.items() if direction in {None, name}}
         return explained(Question(text, key, model), wanted, self.lists, self._scopes)
 
+    def review(self) -> dict[str, Any]:
+        """Say what is odd in its lists."""
+        return review(self.options)
+
     @staticmethod
-    def review(files: Sequence[Path], encoding: str) -> dict[str, Any]:
-        """Say what is wrong or odd in word files, before they go into service."""
-        return review(files, encoding)
+    def review_files(files: Sequence[Path], encoding: str) -> dict[str, Any]:
+        """Say what is wrong or odd in word files, before they go into service. Raises ValueError."""
+        lists = [{"path": path, "encoding": encoding, "replacement": ""} for path in dict.fromkeys(files)]
+        return review(SensitiveWordsOptions.model_validate({"lists": lists}))
 
     def _record(self, exchange: Exchange, found: Found, direction: Direction, where: str) -> None:
         rule = found.rule

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from plugins.sensitive_words.fold import WORD
+from plugins.sensitive_words.lists import WordList, read
 from plugins.sensitive_words.matcher import Matcher
-from plugins.sensitive_words.wordfile import examine
-from plugins.sensitive_words.wordlist import Entry, Rule, Source, is_common
+from plugins.sensitive_words.options import SensitiveWordsOptions
+from plugins.sensitive_words.wordlist import Entry, Rule, is_common
 
 _SHOWN = 5  # places of one kind in a file; all of them are in the findings
 
@@ -25,31 +25,23 @@ class Finding(NamedTuple):
     said: str
 
 
-class Reviewed(NamedTuple):
-    """One file: where it came from, what could be read, and the faults in the way."""
-
-    path: Path
-    source: Source
-    entries: list[Entry]
-    faults: list[str]
-
-
-def review(files: Sequence[Path], encoding: str = "utf-8") -> dict[str, Any]:
-    """Look at word files together, as one chain would use them, an entry's action being block where it says none.
+def review(options: SensitiveWordsOptions) -> dict[str, Any]:
+    """Look at all lists that the options name, together.
 
     ``findings`` has everything, ``files`` counts, and ``said`` is both for people, a line each.
     """
-    read = [_read(path, encoding) for path in dict.fromkeys(files)]
-    paths = {each.source.name: each.path for each in read}
-    entries = [entry for each in read for entry in each.entries]
-    findings = [*_faults(read), *_odd(read)]
-    for finds in (_duplicates, _hidden, _short):
-        for kind, entry, said in finds(entries):
-            name, _, line = entry.rule.id.rpartition(":")
-            findings.append(Finding("warning", kind, str(paths[name]), int(line), said))
-    order = {str(path): number for number, path in enumerate(paths.values())}
+    lists = list(read(options))
+    files = {one.source.name: _file(one) for one in lists}
+    entries = [entry for one in lists for entry in one.entries]
+    findings = [*_faults(lists), *_odd(lists)]
+    directions: dict[str, frozenset[str]] = {one.source.name: frozenset(one.directions) for one in lists}
+    reach = _Reach({entry.rule.id: entry.rule for entry in entries}, directions)
+    for kind, entry, said in (*_duplicates(entries, reach), *_hidden(entries, reach), *_short(entries)):
+        name, _, line = entry.rule.id.rpartition(":")
+        findings.append(Finding("warning", kind, files[name], int(line), said))
+    order = {file: number for number, file in enumerate(files.values())}
     findings.sort(key=lambda each: (each.severity != "fault", order[each.file], each.line or 0, each.kind))
-    counts = [_counted(each) for each in read]
+    counts = [_counted(one) for one in lists]
     return {
         "said": [*_lines(findings), *(each["said"] for each in counts)],
         "files": [{key: value for key, value in each.items() if key != "said"} for each in counts],
@@ -57,57 +49,73 @@ def review(files: Sequence[Path], encoding: str = "utf-8") -> dict[str, Any]:
     }
 
 
-def _read(path: Path, encoding: str) -> Reviewed:
-    source = Source(str(path), replacement="")  # the configuration may bring the replacement
-    entries, faults = examine(path, source, encoding)
-    return Reviewed(path, source, entries, faults)
+class _Reach(NamedTuple):
+    """Which entries there are, by their rules' ids, and where those of each list count."""
+
+    rules: Mapping[str, Rule]
+    directions: Mapping[str, frozenset[str]]
+
+    def covers(self, other: str, rule: Rule) -> bool:
+        """Does another rule count wherever this one does?"""
+        theirs, mine = (self.directions[name.rpartition(":")[0]] for name in (other, rule.id))
+        return self.rules[other].scope in {None, rule.scope} and theirs >= mine
 
 
-def _faults(read: Iterable[Reviewed]) -> Iterator[Finding]:
-    for each in read:
-        for fault in each.faults:
-            place = fault.removeprefix(f"{each.path}: line ").partition(":")[0]
-            yield Finding("fault", "fault", str(each.path), int(place) if place.isdecimal() else None, fault)
+def _file(one: WordList) -> str:
+    return one.source.path or one.source.name
 
 
-def _odd(read: Iterable[Reviewed]) -> Iterator[Finding]:
+def _faults(lists: Iterable[WordList]) -> Iterator[Finding]:
+    for one in lists:
+        for fault in one.faults:
+            place = fault.removeprefix(f"{_file(one)}: {one.source.place} ").partition(":")[0]
+            yield Finding("fault", "fault", _file(one), int(place) if place.isdecimal() else None, fault)
+
+
+def _odd(lists: Iterable[WordList]) -> Iterator[Finding]:
     """Yield what reading them has warned of: stripped edges, blank lines, very common characters."""
-    for each in read:
-        for what, numbers in each.source.odd().items():
+    for one in lists:
+        for what, numbers in one.source.odd().items():
             for number in numbers:
-                yield Finding("warning", what.partition(":")[0], str(each.path), number, what)
+                yield Finding("warning", what.partition(":")[0], _file(one), number, what)
 
 
-def _duplicates(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, str]]:
-    first: dict[tuple[str, bool, bool, bool], Entry] = {}
+def _duplicates(entries: Iterable[Entry], reach: _Reach) -> Iterator[tuple[str, Entry, str]]:
+    alike: defaultdict[tuple[str, bool, bool, bool], list[Rule]] = defaultdict(list)
     for entry in entries:
         rule = entry.rule
-        before = first.setdefault((entry.word, rule.left, rule.right, rule.action == "allow"), entry).rule
-        if before is rule:
+        earlier = alike[entry.word, rule.left, rule.right, rule.action == "allow"]
+        before = next((other for other in earlier if reach.covers(other.id, rule)), None)
+        earlier.append(rule)
+        if before is None:
             continue
         other = "" if (before.action, before.tag) == (rule.action, rule.tag) else ", which has another action or tag"
         yield "duplicate", entry, f"the same as {before.id}{other}"
 
 
-def _hidden(entries: Sequence[Entry]) -> Iterator[tuple[str, Entry, str]]:
+def _hidden(entries: Sequence[Entry], reach: _Reach) -> Iterator[tuple[str, Entry, str]]:
     """Yield what never counts: an allow entry covers it, it allows nothing, or a shorter entry blocks before."""
-    acting = Matcher(entry for entry in entries if entry.rule.action != "allow")
-    blocking = Matcher(entry for entry in entries if entry.rule.action == "block")
-    allowing = Matcher(
-        entry._replace(rule=entry.rule._replace(action="tag")) for entry in entries if entry.rule.action == "allow"
-    )
+    acting = _everyones(entry for entry in entries if entry.rule.action != "allow")
+    blocking = _everyones(entry for entry in entries if entry.rule.action == "block")
+    allowing = _everyones(entry for entry in entries if entry.rule.action == "allow")
     for entry in entries:
         word, rule = entry
         if rule.action == "allow":
             if not acting.scan(word).found:
                 yield "allows nothing", entry, "allows nothing: no other entry is in it"
             continue
-        allowed = [found.rule.id for found in allowing.scan(word).found if (found.start, found.end) == (0, len(word))]
-        if allowed:
-            yield "hidden", entry, f"never counts: the allow entry {allowed[0]} is the same"
+        same = (found.rule for found in allowing.scan(word).found if (found.start, found.end) == (0, len(word)))
+        if allowed := next((other for other in same if reach.covers(other.id, rule)), None):
+            yield "hidden", entry, f"never counts: the allow entry {allowed.id} is the same"
             continue
-        if rule.action == "block" and (other := next(_instead(entry, blocking), None)):
+        instead = (other for other in _instead(entry, blocking) if reach.covers(other.id, rule))
+        if rule.action == "block" and (other := next(instead, None)):
             yield "redundant", entry, f"never needed: {other.id} is in it and blocks already"
+
+
+def _everyones(entries: Iterable[Entry]) -> Matcher:
+    """Compile entries so that every one is found, whosever it is and whatever it does."""
+    return Matcher(entry._replace(rule=entry.rule._replace(action="tag", scope=None)) for entry in entries)
 
 
 def _instead(entry: Entry, blocking: Matcher) -> Iterator[Rule]:
@@ -138,17 +146,17 @@ def _short(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, str]]:
             )
 
 
-def _counted(each: Reviewed) -> dict[str, Any]:
-    actions = Counter(entry.rule.action for entry in each.entries)
-    tags = Counter(entry.rule.tag for entry in each.entries if entry.rule.tag)
+def _counted(one: WordList) -> dict[str, Any]:
+    actions = Counter(entry.rule.action for entry in one.entries)
+    tags = Counter(entry.rule.tag for entry in one.entries if entry.rule.tag)
     shown = ", ".join(f"{count} {action}" for action, count in sorted(actions.items()))
-    sums = f"{len(each.entries)} entries" + (f" ({shown})" if shown else "")
-    said = f"{each.path}: {sums}, version {each.source.version or 'none'}"
+    sums = f"{len(one.entries)} entries" + (f" ({shown})" if shown else "")
+    said = f"{_file(one)}: {sums}, version {one.source.version or 'none'}"
     return {
         "said": said,
-        "file": str(each.path),
-        "version": each.source.version,
-        "entries": len(each.entries),
+        "file": str(_file(one)),
+        "version": one.source.version,
+        "entries": len(one.entries),
         "actions": dict(actions),
         "tags": dict(tags),
     }

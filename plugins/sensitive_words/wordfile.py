@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
 import yaml
 
 from plugins.sensitive_words.wordlist import Entry, Source
@@ -15,7 +14,6 @@ from plugins.sensitive_words.wordlist import Entry, Source
 VERSION_DIGITS = 8  # two different lists of one name hardly ever share 32 bits
 _TOLD = 20  # faults of one file
 
-_log = structlog.get_logger()
 _KNOWN = ("word", "action", "tag", "replacement")
 
 
@@ -41,10 +39,15 @@ def read(path: Path, source: Source, encoding: str = "utf-8") -> list[Entry]:
     """
     entries, faults = examine(path, source, encoding)
     if faults:
-        more = [f"{path}: and {len(faults) - _TOLD} faults more"] if len(faults) > _TOLD else []
-        raise ValueError("\n".join(faults[:_TOLD] + more))
-    warn(source)
+        raise ValueError("\n".join(told(source, faults)))
+    source.warn()
     return entries
+
+
+def told(source: Source, faults: Sequence[str]) -> list[str]:
+    """Return the first faults of a file, and how many more there are."""
+    more = len(faults) - _TOLD
+    return [*faults[:_TOLD], f"{source.path}: and {more} faults more"] if more > 0 else list(faults)
 
 
 def examine(path: Path, source: Source, encoding: str = "utf-8") -> tuple[list[Entry], list[str]]:
@@ -66,12 +69,6 @@ def examine(path: Path, source: Source, encoding: str = "utf-8") -> tuple[list[E
     except ValueError as fault:
         faults.append(str(fault))
     return entries, faults
-
-
-def warn(source: Source) -> None:
-    """Write the source's warnings to the log."""
-    for line in source.warnings():
-        _log.warning("word_list", said=line)
 
 
 def _text(path: Path, source: Source, encoding: str) -> str:

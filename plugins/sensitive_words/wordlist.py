@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Literal, NamedTuple, get_args
 
+import structlog
+
 from plugins.sensitive_words.fold import WORD, fold
+
+_log = structlog.get_logger()
 
 Action = Literal["block", "mask", "replace", "tag", "allow"]
 ACTIONS: tuple[str, ...] = get_args(Action)
@@ -134,6 +138,11 @@ class Source:
     def odd(self) -> Mapping[str, Sequence[int]]:
         """Return each kind of odd entry, with its places."""
         return self._odd
+
+    def warn(self) -> None:
+        """Write the warnings to the log."""
+        for line in self.warnings():
+            _log.warning("word_list", said=line)
 
     def warnings(self) -> list[str]:
         """Return one line for each kind of odd entry, with the first few places."""

@@ -43,10 +43,13 @@ class Words(Plugin):
         hits = re.finditer("bad", text)
         return [{"said": f"rule 1 blocks {hit.start()}-{hit.end()}", "asked": asked} for hit in hits]
 
+    def review(self) -> dict[str, Any]:
+        return self.review_files([Path("fault")] * (self.options.times - 1), "utf-8")
+
     @staticmethod
-    def review(files: Sequence[Path], encoding: str) -> dict[str, Any]:
+    def review_files(files: Sequence[Path], encoding: str) -> dict[str, Any]:
         findings = [{"severity": path.stem, "said": f"{path}: {encoding}"} for path in files if path.stem != "fine"]
-        return {"said": [*(each["said"] for each in findings), "done"], "findings": findings}
+        return {"said": [*(each["said"] for each in findings), "done"], "files": [], "findings": findings}
 
 
 @pytest.fixture(autouse=True)
@@ -230,10 +233,22 @@ def test_words_compile_ends_by_what_the_plugin_finds(files: list[str], code: int
     assert main(["words", "compile", "--plugin", "words", *files]) == code
     assert capsys.readouterr().out.splitlines()[-1] == "done"
     assert main(["words", "compile", "--plugin", "words", "--json", *files]) == code
-    assert json.loads(capsys.readouterr().out)["said"][-1] == "done"
+    assert len(json.loads(capsys.readouterr().out)["findings"]) == (files[0] != "fine")
+
+
+def test_words_compile_without_files_looks_at_the_lists_of_the_configuration(file: Path, capsys: Captured) -> None:
+    assert main(["words", "compile", "-c", str(file)]) == 0
+    file.write_text(MODELS + "chain: [{plugin: words}, {plugin: words, options: {times: 2}}]\n")
+    assert main(["words", "compile", "-c", str(file)]) == WRONG
+    assert capsys.readouterr().out == "done\ndone\nfault: utf-8\ndone\n"
+    file.write_text(MODELS)
+    assert main(["words", "compile", "-c", str(file)]) == WRONG
+    assert "add sensitive_words" in capsys.readouterr().err
 
 
 def test_words_compile_of_a_plugin_that_is_not_there_is_told(capsys: Captured) -> None:
+    assert main(["words", "compile", "a.txt", "--plugin", "words", "--encoding", "utf-9"]) == WRONG
+    assert "--encoding: 'utf-9' is not known" in capsys.readouterr().err
     assert main(["words", "compile", "a.txt"]) == WRONG
     assert capsys.readouterr().err.startswith("sluice words compile: no plugin 'sensitive_words' is installed")
 

@@ -76,6 +76,12 @@ def test_the_shipped_lists_pass_the_check_and_a_wrong_one_does_not(folder: Path)
     assert (code, [each["kind"] for each in json.loads(out)["findings"]]) == (2, ["duplicate"])
 
 
+def test_the_lists_of_a_configuration_are_checked_together(folder: Path) -> None:
+    code, out, _ = sluice("words", "compile", "-c", "sluice.yaml", "--strict", folder=folder)
+    assert code == 2
+    assert out.splitlines()[0].endswith("own.txt: line 1: the same as block.txt:5, which has another action or tag")
+
+
 def test_check_names_every_fault_of_every_list(folder: Path) -> None:
     (folder / "own.txt").write_text("ok\nx\thide\ny\tmask\ta\tb\n", "utf-8")
     code, _, err = sluice("check", "-c", "sluice.yaml", folder=folder)

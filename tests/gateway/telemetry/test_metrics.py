@@ -199,7 +199,8 @@ def test_lists_are_counted_and_those_that_are_gone_are_gone(metrics: Metrics) ->
     metrics.lists({("words", "b.txt"): Listing("b.txt", 2, "00ac")})
     assert value(metrics, "sluice_word_list_entries", plugin="words", list="b.txt") == 2
     assert 'list="a.txt"' not in metrics.render().decode()
-    metrics.lists({("words", "a.txt"): Listing("a.txt", 4, "1")})
+    metrics.lists({("words", "a.txt"): Listing("a.txt", 4, "v1.2")})
+    assert "sluice_word_list_version{" not in metrics.render().decode(), "what a stranger's plugin calls a version"
     assert value(metrics, "sluice_word_list_entries", plugin="words", list="a.txt") == 4
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugins.sensitive_words.review import review
+from plugins.sensitive_words import SensitiveWords
 
 WORDS = Path(__file__).parents[3] / "words"
 
@@ -21,7 +21,7 @@ def reviewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         for name, content in files.items():
             paths.append(Path(f"{name}.txt"))
             paths[-1].write_text(content, "utf-8")
-        return review(paths)
+        return SensitiveWords.review_files(paths, "utf-8")
 
     return made
 
@@ -46,7 +46,7 @@ def test_every_fault_is_told_with_its_line(reviewed: Any) -> None:
 
 
 def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
-    (finding,) = review([tmp_path / "none.txt"])["findings"]
+    (finding,) = SensitiveWords.review_files([tmp_path / "none.txt"], "utf-8")["findings"]
     assert (finding["severity"], finding["line"]) == ("fault", None)
 
 
@@ -101,4 +101,27 @@ def test_of_many_findings_people_are_told_the_first_few(reviewed: Any) -> None:
 
 
 def test_nothing_is_wrong_with_the_shipped_lists() -> None:
-    assert review(sorted(WORDS.glob("*.txt")))["findings"] == []
+    assert SensitiveWords.review_files(sorted(WORDS.glob("*.*[!d]")), "utf-8")["findings"] == []
+
+
+def test_the_lists_of_a_configuration_are_looked_at_as_they_count(tmp_path: Path) -> None:
+    """What is for one key, model or direction hides and doubles nothing of what is for others."""
+    for name, content in {"all.txt": "赌博\n", "tenant.txt": "赌博机\n赌博\n", "out.txt": "赌博\n黄片\n"}.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    options = {
+        "lists": [
+            {"path": "tenant.txt", "keys": ["team-a"]},
+            "all.txt",
+            {"path": "out.txt", "directions": ["answer"], "action": "mask"},
+        ],
+        "words": ["ab", "黄片"],
+        "allow": ["黄片"],
+    }
+    plugin = SensitiveWords(SensitiveWords.Options.model_validate(options, context={"base": tmp_path}))
+    assert [(Path(each["file"]).name, each["line"], each["kind"]) for each in plugin.review()["findings"]] == [
+        ("tenant.txt", 1, "redundant"),
+        ("out.txt", 1, "duplicate"),
+        ("out.txt", 2, "hidden"),
+        ("words", 1, "short"),
+        ("words", 2, "hidden"),
+    ]
