@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -14,6 +15,7 @@ from starlette.responses import JSONResponse
 from gateway.errors import Failure, InvalidKey, InvalidRequest, ModelNotAllowed
 from gateway.explain import Question, able, explained, lists
 from gateway.live import ANY_MODEL, Live
+from gateway.upstream.roster import Roster
 
 Endpoint = Callable[[Request], Awaitable[Mapping[str, Any]]]
 """Answers with a JSON object, or raises Failure. It finds the request's configuration and body in the scope."""
@@ -30,6 +32,28 @@ class WordsTest(msgspec.Struct, forbid_unknown_fields=True):
     key: str | None = None
     model: str | None = None
     direction: Literal["request", "answer"] | None = None
+
+
+Weight = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+Named = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class EngineOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of /admin/engines/order: what is to be changed of an engine; null leaves it."""
+
+    name: str
+    weight: Weight | None = None
+    draining: bool | None = None
+    removed: bool | None = None
+
+
+class EngineAdded(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /admin/engines: a further engine of a model."""
+
+    model: str
+    name: Named
+    url: str
+    weight: Weight = 0.0
 
 
 def router(endpoints: Mapping[tuple[str, str], Endpoint]) -> APIRouter:
@@ -92,3 +116,55 @@ async def words_test(request: Request) -> Mapping[str, Any]:
 
 
 ENDPOINTS: dict[tuple[str, str], Endpoint] = {("POST", "/admin/words/test"): words_test}
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The engines of the running gateway; ``in_flight`` counts the requests at each over all workers."""
+
+    roster: Roster
+    in_flight: Callable[[], Mapping[str, int]]
+
+    def endpoints(self) -> dict[tuple[str, str], Endpoint]:
+        """Return the routes."""
+        return {
+            ("GET", "/admin/engines"): self.told,
+            ("POST", "/admin/engines"): self.add,
+            ("POST", "/admin/engines/order"): self.order,
+        }
+
+    async def told(self, _: Request) -> Mapping[str, Any]:
+        """Describe every engine."""
+        counted = await asyncio.to_thread(self.in_flight)
+        rows = self.roster.told(asyncio.get_running_loop().time())
+        return {"engines": [{**row, "in_flight": max(row["in_flight"], counted.get(row["name"], 0))} for row in rows]}
+
+    async def order(self, request: Request) -> Mapping[str, Any]:
+        """Change an engine's weight, drain or remove it."""
+        asked = body_of(request, EngineOrder)
+        changes = {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
+        del changes["name"]
+        if not changes:
+            raise InvalidRequest("An order changes weight, draining or removed.")
+        try:
+            self.roster.order(asked.name, **changes)
+        except LookupError as fault:
+            raise InvalidRequest(_sentence(fault), param="name") from None
+        return await self.told(request)
+
+    async def add(self, request: Request) -> Mapping[str, Any]:
+        """Add an engine that is in no configuration."""
+        asked = body_of(request, EngineAdded)
+        try:
+            self.roster.add(asked.model, asked.name, asked.url, asked.weight)
+        except LookupError as fault:
+            raise InvalidRequest(_sentence(fault), param="model") from None
+        except ValueError as fault:
+            raise InvalidRequest(_sentence(fault)) from None
+        return await self.told(request)
+
+
+def _sentence(fault: Exception) -> str:
+    """Write what an exception says as one of ours; a KeyError's own text would stand in quotation marks."""
+    said = str(fault.args[0])
+    return f"{said[:1].upper()}{said[1:]}."

@@ -326,7 +326,8 @@ def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.include_router(ops.router())
-    app.include_router(admin.router(admin.ENDPOINTS))
+    engines = admin.Engines(gateway.roster, metrics.engines_in_flight)
+    app.include_router(admin.router({**admin.ENDPOINTS, **engines.endpoints()}))
 
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, _: Exception) -> Response:

@@ -52,6 +52,8 @@ PREFIX = "SLUICE_SERVER__"
 ENVIRONMENT = {
     "SLUICE_CONFIG": "The configuration file, where no -c is given.",
     "SLUICE_ENGINE_URL": "The address of a running engine, where no models are configured.",
+    "SLUICE_URL": "The gateway that sluice engines talks to, where no --url is given.",
+    "SLUICE_KEY": "The operator's key for it, where no --key is given.",
 }
 
 

@@ -10,11 +10,13 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from gateway.admin import ENDPOINTS, router
+from gateway.admin import ENDPOINTS, Engines, router
 from gateway.admission.keys import ANYONE, Keyring, Principal
 from gateway.live import Live
 from gateway.pipeline import Chain, Link
 from gateway.sdk import Listing, Plugin
+from gateway.upstream.place import Place
+from gateway.upstream.roster import Roster, Serving
 
 TEST = "/admin/words/test"
 OPERATOR = Principal("ops", "0", role="operator")
@@ -108,3 +110,62 @@ async def test_a_body_that_cannot_be_used_is_refused_naming_the_field(body: Any,
 async def test_a_chain_without_words_says_so() -> None:
     answer = await Administered(Plugin(None)).ask({"text": "x"})
     assert (answer.status_code, "sensitive_words" in answer.json()["error"]["message"]) == (400, True)
+
+
+ENGINES = "/admin/engines"
+PLACE = Place("blue", "http://10.0.0.1:8000")
+
+
+class Run:
+    """The routes of engines, in an application."""
+
+    def __init__(self) -> None:
+        self.roster = Roster(lambda: None)
+        self.fleet = self.roster.serve({"m": Serving([PLACE])})["m"]
+        self.administered = Administered()
+        self.administered.app.include_router(router(Engines(self.roster, lambda: {"blue": 7}).endpoints()))
+
+    async def ask(self, body: Any, path: str = ENGINES) -> httpx.Response:
+        return await self.administered.ask(body, path)
+
+    async def list(self) -> list[dict[str, Any]]:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.administered), base_url="http://sluice"
+        ) as client:
+            rows: list[dict[str, Any]] = (await client.get(ENGINES)).json()["engines"]
+            return rows
+
+
+async def test_engines_are_told_with_what_all_workers_have_at_them() -> None:
+    (row,) = await Run().list()
+    assert (row["name"], row["model"], row["weight"], row["in_flight"], row["state"]) == ("blue", "m", 1, 7, "unknown")
+
+
+async def test_an_order_is_carried_out_and_the_answer_shows_it() -> None:
+    run = Run()
+    answer = await run.ask({"model": "m", "name": "green", "url": "http://10.0.0.2:8000"})
+    assert [row["name"] for row in answer.json()["engines"]] == ["blue", "green"]
+    answer = await run.ask({"name": "green", "weight": 3}, f"{ENGINES}/order")
+    assert answer.json()["engines"][1]["weight"] == 3
+    assert (await run.ask({"name": "blue", "draining": True}, f"{ENGINES}/order")).status_code == 200
+    assert [(engine.weight, engine.draining) for engine in run.fleet] == [(1, True), (3, False)]
+    await run.ask({"name": "blue", "removed": True}, f"{ENGINES}/order")
+    assert [engine.name for engine in run.fleet] == ["green"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "said"),
+    [
+        (f"{ENGINES}/order", {"name": "red", "weight": 1}, "name", "There is no engine 'red'."),
+        (f"{ENGINES}/order", {"name": "blue"}, None, "An order changes weight, draining or removed."),
+        (f"{ENGINES}/order", {"name": "blue", "weight": -1}, "weight", "Expected `float` >= 0.0"),
+        (ENGINES, {"model": "n", "name": "x", "url": "http://h"}, "model", "There is no model 'n'."),
+        (ENGINES, {"model": "m", "name": "blue", "url": "http://h"}, None, "There is an engine 'blue' already."),
+        (ENGINES, {"model": "m", "name": "x", "url": "h:1"}, None, "An engine's URL is"),
+    ],
+)
+async def test_an_order_that_cannot_be_is_refused_in_one_sentence(path: str, body: Any, param: str, said: str) -> None:
+    answer = await Run().ask(body, path)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", param)
+    assert said in error["message"]
