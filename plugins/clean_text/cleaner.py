@@ -39,11 +39,9 @@ class Patterns:
         self.final = compile_pattern(final=True).match
         more = "".join(sorted(start for start in self.starts if special(start) is None))
         self.special = re.compile(f"[{SPECIAL}{re.escape(more)}]").search if more else special
-        self._more = re.compile(f"[{re.escape(more)}]").search if more else None
-
-    def is_plain(self, text: str) -> bool:
-        """Return True for a text (of one code point or more) in which nothing is to be done."""
-        return is_plain(text) and (self._more is None or self._more(text) is None)
+        found = re.compile(f"[{re.escape(more)}]").search if more else None
+        #: Says True for a text (of one code point or more) in which nothing is to be done.
+        self.is_plain = is_plain if found is None else lambda text: is_plain(text) and found(text) is None
 
 
 class Cleaner:
@@ -97,14 +95,8 @@ class Cleaner:
             return Cut(start, end, "")
         if kind == "joiner":
             return None
-        if kind == "mark":
-            kept = max(0, self._patterns.max_marks - self._marks)
-            self._marks += end - start
-            return Cut(start + kept, end, "") if end - start > kept else None
-        if kind == "stacked":
-            kept = max(0, _STACK * self._patterns.max_marks - self._stacked)
-            self._stacked += end - start
-            return Cut(start + kept, end, "") if end - start > kept else None
+        if kind in {"mark", "stacked"}:
+            return self._too_many(kind, start, end)
         if kind == "selector":
             kept = int(self._takes_selector())
             self._last += text[-1]
@@ -117,6 +109,17 @@ class Cleaner:
             return Cut(start, end, new, token=True)
         self._left(text)  # a flag
         return None
+
+    def _too_many(self, kind: str, start: int, end: int) -> Cut | None:
+        """Cut what is more than one base bears."""
+        if kind == "mark":
+            room = self._patterns.max_marks - self._marks
+            self._marks += end - start
+        else:
+            room = _STACK * self._patterns.max_marks - self._stacked
+            self._stacked += end - start
+        kept = max(0, room)
+        return Cut(start + kept, end, "") if end - start > kept else None
 
     def _takes_selector(self) -> bool:
         """Return True if a variation selector may stand here: on an emoji or a sign, not on a letter or another."""

@@ -142,9 +142,9 @@ def test_another_engine_and_a_fallback_are_told(start_gateway: StartGateway, fak
         assert {each["status"] for each in told} == {200}
         assert {each["tries"] for each in told} == {1, 2}, "a busy engine is passed over, and then left alone"
     fake.always(answers(error(500), 500))
-    told = log.wait(ask(gateway)[1])
-    assert told["told"] == {"fallback": {"reason": "engine_error"}}
-    assert [hit["rule"] for hit in told["hits"]] == ["fallback:engine_error"]
+    failed = log.wait(ask(gateway)[1])
+    assert failed["told"] == {"fallback": {"reason": "engine_error"}}
+    assert [hit["rule"] for hit in failed["hits"]] == ["fallback:engine_error"]
 
 
 def test_raw_output_of_an_answer_that_is_no_json_is_kept_where_texts_are(

@@ -144,7 +144,7 @@ def test_files_put_aside_packed_or_piped_are_read_in_the_order_of_time(
     assert audit(capsys, "--verify", *everything)[-1].startswith("fine: chain ")
     packed = gzip.compress((tmp_path / "audit.jsonl").read_bytes())
     for piped in (packed, gzip.decompress(packed)):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(piped))))  # type: ignore[arg-type] # it reads as one
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(piped))))
         assert found(capsys, "-") == ["3"]
 
 

@@ -19,6 +19,7 @@ from plugins.audit_log import writer as writer_module
 from plugins.audit_log.entry import Entry, Said
 from plugins.audit_log.journal import Journal
 from plugins.audit_log.writer import Writer
+from tests.harness import until
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 
@@ -75,9 +76,7 @@ def test_every_entry_is_told_once_while_the_thread_and_the_loop_both_make_lines(
 def test_an_entry_is_written_soon_without_closing(tmp_path: Path) -> None:
     writer = started(tmp_path / "audit.jsonl")
     writer.put(entry("a"))
-    until = time.monotonic() + 5
-    while not (tmp_path / "audit.jsonl").read_bytes() and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: (tmp_path / "audit.jsonl").read_bytes() != b"")
     assert len(told(tmp_path / "audit.jsonl")) == 1
     writer.close()
 
@@ -141,15 +140,11 @@ def test_a_disk_that_refuses_loses_nothing_once_it_takes_entries_again(
     monkeypatch.setattr(writer_module, "_RETRY_S", 0.01)
     writer = started(tmp_path / "audit.jsonl")
     writer.put(entry("first"))
-    until = time.monotonic() + 5
-    while not writer.full and time.monotonic() < until:
-        time.sleep(0.005)
-    assert writer.full, "a disk that refuses is as good as a full queue"
+    until(lambda: writer.full, otherwise="a disk that refuses is as good as a full queue")
     assert (tmp_path / "audit.jsonl").read_bytes() == b"", "half a line is taken back"
     writer.put(entry("second"))
     full_disk = False
-    while writer.full and time.monotonic() < until:
-        time.sleep(0.005)
+    until(lambda: not writer.full)
     writer.close()
     assert [line["request_id"] for line in told(tmp_path / "audit.jsonl")] == ["first", "second"]
     assert [entry["reason"] for entry in log.entries] == ["No space left on device"]
