@@ -88,3 +88,9 @@ def built(arguments: argparse.Namespace) -> tuple[Settings, list[Link]]:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     settings = warned(settings_of(arguments))
     return settings, chain_of(settings)
+
+
+def shipped() -> Path:
+    """Return the default configuration: in a wheel beside the code, in a checkout at its top."""
+    wheel = Path(__file__).parents[1] / "shipped" / "sluice.yaml"
+    return wheel if wheel.exists() else CHECKOUT / "sluice.yaml"

@@ -6,7 +6,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.cli.command import CHECKOUT, COULD_NOT_START, Commands, Stopped, server_options, settings_of, warned
+from gateway.cli.command import (
+    CHECKOUT,
+    COULD_NOT_START,
+    Commands,
+    Stopped,
+    server_options,
+    settings_of,
+    shipped,
+    warned,
+)
 
 if TYPE_CHECKING:  # sluice --help must not wait for these
     import argparse
@@ -44,7 +53,7 @@ def up(arguments: argparse.Namespace) -> int:
     from gateway.settings import Embedded, environment, load
 
     environ = dict(environment())
-    file = arguments.config or Path(environ.get("SLUICE_CONFIG") or _shipped())
+    file = arguments.config or Path(environ.get("SLUICE_CONFIG") or shipped())
     read = partial(load, file, environ, server_options(arguments))
     engine_section = read(Embedded("http://127.0.0.1:1", "unknown")).engine
     parallel = engine_section.tensor_parallel
@@ -111,12 +120,6 @@ def worker(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     make_app = partial(create_app, settings, metrics_dir=arguments.metrics, worker=arguments.worker)
     return serving.serve_worker(make_app, arguments.descriptor, drain_s=settings.server.drain_s)
-
-
-def _shipped() -> Path:
-    """Return the default configuration: in a wheel beside the code, in a checkout at its top."""
-    wheel = Path(__file__).parents[1] / "shipped" / "sluice.yaml"
-    return wheel if wheel.exists() else CHECKOUT / "sluice.yaml"
 
 
 def _try_it(settings: Settings) -> str:
