@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.sdk import Blocked
-from gateway.testing import Played, play
+from gateway.testing import MESSAGES, RESPONSES, Played, play
 from plugins.answer_sanity import AnswerSanity, SanityFilter
 from tests.plugins.exchanges import chat
 from tests.plugins.pages import example
@@ -138,3 +138,15 @@ async def test_the_example_of_its_page_is_what_happens() -> None:
     answer = await play(plugin, {**request, "stream": False}, "")
     assert answer.body["choices"] == answered["choices"]
     assert {**answer.extra, **({"tags": answer.tags} if answer.tags else {})} == answered.get("sluice", {})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("route", "asked"),
+    [(RESPONSES, {"input": "q"}), (MESSAGES, {"max_tokens": 9, "messages": [{"role": "user", "content": "q"}]})],
+)
+async def test_newer_routes_are_watched_alike(route: str, asked: dict[str, Any], stream: bool) -> None:
+    for answer, tag in (("again and " * 80, "looping"), (" ", "empty_answer"), ("\ufffd" * 5, "garbled")):
+        plugin = AnswerSanity(AnswerSanity.Options())
+        seen = await play(plugin, {"model": "m", "stream": stream, **asked}, answer, route=route)
+        assert seen.tags == [tag]

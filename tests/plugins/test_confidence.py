@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from gateway.protocol import sse
 from gateway.protocol.stream import StreamEditor
 from gateway.protocol.whole import WholeAnswer
-from gateway.testing import Played, play
+from gateway.testing import MESSAGES, RESPONSES, Played, play
 from plugins.confidence import Confidence, margin, measure
 from tests.plugins.pages import example
 
@@ -209,3 +209,38 @@ async def test_the_example_of_its_page_is_what_happens() -> None:
     options, (request, told) = example("confidence")
     answer = await play(Confidence(Confidence.Options.model_validate(options)), request, said(UNSURE))
     assert {**answer.extra, "tags": answer.tags} == told
+
+
+TOLD = "message.output_text.logprobs"
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent", "shown"),
+    [
+        ({}, {"include": [TOLD], "top_logprobs": 3}, -1),
+        ({"include": ["x"]}, {"include": ["x", TOLD], "top_logprobs": 3}, -1),
+        ({"include": [TOLD], "top_logprobs": 1}, {"include": [TOLD], "top_logprobs": 3}, 1),
+        ({"include": [TOLD], "top_logprobs": 5}, {"include": [TOLD], "top_logprobs": 5}, None),
+    ],
+)
+async def test_a_response_is_measured_and_told_without_what_nobody_asked_for(
+    asked: dict[str, Any], sent: dict[str, Any], shown: int | None
+) -> None:
+    part = {"type": "output_text", "text": "Hi", "annotations": [], "logprobs": [entry("Hi", 0.8, 0.1, 0.05)]}
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    body = {"id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": [item]}
+    plugin = Confidence(Confidence.Options())
+    plugin.name = "confidence"
+    played = await play(plugin, {"model": "m", "input": "q", "stream": False, **asked}, body, route=RESPONSES)
+    assert played.request is not None
+    assert {name: played.request[name] for name in sent} == sent
+    assert played.extra["confidence"] == round(0.7 / 0.75, 4)
+    (told,) = played.body["output"][0]["content"]
+    tops = [len(each["top_logprobs"]) for each in told.get("logprobs") or []]
+    assert tops == {-1: [], 1: [1], None: [3]}[shown]
+
+
+async def test_messages_know_no_logprobs_and_are_left_alone() -> None:
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "q"}], "stream": False}
+    played = await play(Confidence(Confidence.Options()), asked, "a", route=MESSAGES)
+    assert (played.request, played.extra) == (asked, {})

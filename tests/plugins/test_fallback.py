@@ -20,8 +20,8 @@ from gateway.errors import (
     QueueFull,
 )
 from gateway.record import Record
-from gateway.sdk import Answer, Exchange, Plugin, Refused, Reply
-from gateway.testing import COMPLETIONS, Played, play
+from gateway.sdk import Answer, Blocked, Channel, Exchange, Plugin, Refused, Reply, TextFilter
+from gateway.testing import COMPLETIONS, MESSAGES, RESPONSES, Played, play
 from plugins.fallback import Fallback, best, languages
 from tests.plugins.pages import example
 
@@ -303,3 +303,35 @@ async def test_the_example_on_its_page_is_true() -> None:
     assert played.reply is not None
     varying = {"id": "chatcmpl-req-1", "created": answer["created"]}
     assert {**played.reply.body, **varying, "sluice": played.extra} == answer
+
+
+@pytest.mark.parametrize(
+    ("route", "asked"),
+    [
+        (RESPONSES, {"model": "m", "input": "你好吗？今天天气怎么样？"}),
+        (MESSAGES, {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "你好吗？"}]}),
+    ],
+)
+async def test_newer_routes_have_a_fallback_too(route: str, asked: dict[str, Any]) -> None:
+    texts = {"en": "Later, please.", "zh": "请稍后再试。"}
+    played = await play(
+        Fallback(Fallback.Options(texts=texts)), {**asked, "stream": False}, NoEngineAvailable("Away."), route=route
+    )
+    assert said(played) == "请稍后再试。", "told as a chat's; the gateway tells it in the route's form"
+    filtered = await play(
+        [fallback(on=["content_filter"], text="Not that."), Blocks(None)], {**asked, "stream": True}, "bad", route=route
+    )
+    assert said(filtered) == "Not that."
+
+
+class Blocks(Plugin):
+    """Blocks every answer."""
+
+    def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter | None:
+        return self  # type: ignore[return-value] # it filters itself
+
+    def feed(self, text: str) -> Any:
+        raise Blocked("words:1")
+
+    def finish(self) -> tuple[str, tuple[()]]:
+        return "", ()

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from structlog.testing import LogCapture
 
 from gateway.sdk import Refused
-from gateway.testing import CHAT, COMPLETIONS, Played, play
+from gateway.testing import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Played, play
 from plugins.presets import SHIPPED, Presets
 
 PARAMETERS = {
@@ -186,3 +186,43 @@ def test_a_name_without_a_preset_is_refused_at_load(options: dict[str, Any], pla
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         presets(**options)
+
+
+ASKED = {
+    RESPONSES: {"model": "m", "input": "Hi.", "stream": False},
+    MESSAGES: {"model": "m", "max_tokens": 900, "messages": [{"role": "user", "content": "Hi."}], "stream": False},
+}
+MINE = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 700, "stop": "END", "seed": 3, "repetition_penalty": 1.1}
+
+
+@pytest.mark.parametrize(
+    ("route", "expected"),
+    [
+        (
+            RESPONSES,
+            {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 700, "stop": "END", "seed": 3}
+            | {"repetition_penalty": 1.1, "reasoning": {"effort": "low"}},
+        ),
+        (MESSAGES, {"temperature": 0.5, "top_p": 0.9, "max_tokens": 900, "stop_sequences": ["END"]}),
+    ],
+)
+async def test_a_preset_is_told_in_the_fields_of_the_route(route: str, expected: dict[str, Any]) -> None:
+    plugin = presets(presets={"mine": {**MINE, "reasoning_effort": "low"}})
+    played = await play(plugin, {**ASKED[route], "sluice": {"preset": "mine"}}, route=route)
+    assert played.request is not None, played.failure
+    added = {name: value for name, value in played.request.items() if name not in {"model", "input", "messages"}}
+    assert {name: value for name, value in added.items() if name not in {"sluice", "stream"}} == expected
+    assert played.extra == {"preset": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("route", "more", "field"),
+    [(RESPONSES, {"max_output_tokens": 900}, "max_output_tokens"), (MESSAGES, {}, "max_tokens")],
+)
+async def test_the_ceiling_of_tokens_holds_by_any_name(route: str, more: dict[str, Any], field: str) -> None:
+    plugin = presets(ceilings={"max_tokens": 100, "top_logprobs": 2})
+    played = await play(plugin, {**ASKED[route], **more, "top_logprobs": 5}, route=route)
+    assert played.request is not None
+    assert played.request[field] == 100
+    assert played.request["top_logprobs"] == (2 if route == RESPONSES else 5)
+    assert played.tags[0] == "max_tokens_clamped"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.sdk import Blocked, Edit, TextFilter
-from gateway.testing import Played, play
+from gateway.testing import MESSAGES, RESPONSES, Played, play
 from plugins.stop_phrases import EchoFilter, PhraseFilter, StopPhrases
 from tests.plugins.exchanges import chat
 from tests.plugins.pages import example
@@ -127,3 +127,22 @@ async def test_the_example_of_its_page_is_what_happens() -> None:
     )
     assert answer.body["choices"] == answered["choices"]
     assert {**answer.extra, **({"tags": answer.tags} if answer.tags else {})} == answered.get("sluice", {})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("route", "asked"),
+    [
+        (RESPONSES, {"input": PROMPT}),
+        (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_text", "text": PROMPT}]}]}),
+        (MESSAGES, {"max_tokens": 9, "messages": [{"role": "user", "content": PROMPT}]}),
+    ],
+)
+async def test_newer_routes_are_cut_and_stopped_alike(route: str, asked: dict[str, Any], stream: bool) -> None:
+    plugin = StopPhrases(StopPhrases.Options(phrases=("\nUser:",)))
+    plugin.name = "stop_phrases"
+    answer = f"{PROMPT}\nParis.\nUser: And now?"
+    played = await play(plugin, {"model": "m", "stream": stream, **asked}, answer, route=route)
+    assert played.shown == "Paris."
+    assert [hit.rule for hit in played.hits] == ["prompt_echo", "phrases:0"]
+    assert played.record.finish_reasons == ["stop"]

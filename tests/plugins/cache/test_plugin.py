@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import NoEngineAvailable
 from gateway.sdk import Exchange, Plugin
-from gateway.testing import COMPLETIONS, Played, play
+from gateway.testing import COMPLETIONS, MESSAGES, RESPONSES, Played, play
 from plugins.cache import Cache
 from tests.plugins.pages import example
 
@@ -185,3 +185,27 @@ async def test_the_example_on_its_page_is_true() -> None:
     again = await play(plugin, asked, "Three.")
     assert again.reply is not None
     assert again.reply.body == answer
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("route", "asked"),
+    [
+        (RESPONSES, {"input": "q", "store": False}),
+        (MESSAGES, {"max_tokens": 9, "messages": [{"role": "user", "content": "q"}]}),
+    ],
+)
+async def test_newer_routes_are_answered_again_in_their_form(route: str, asked: dict[str, Any], stream: bool) -> None:
+    plugin, body = cache(), {"model": "m", "temperature": 0, **asked}
+    first = await play(plugin, {**body, "stream": stream}, "The answer.", route=route)
+    again = await play(plugin, {**body, "stream": not stream}, "Another.", route=route)
+    assert again.reply is not None
+    same = {"usage": None, "model": "m"}
+    assert {**again.reply.body, **same} == {**first.body, **same}
+    assert "The answer." in str(again.reply.body)
+
+
+async def test_what_an_engine_is_to_keep_is_not_answered_again() -> None:
+    plugin, body = cache(), {"model": "m", "temperature": 0, "input": "q", "stream": False}
+    await play(plugin, body, "The answer.", route=RESPONSES)
+    assert (await play(plugin, body, "Another.", route=RESPONSES)).reply is None

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.sdk import Refused
-from gateway.testing import COMPLETIONS, play
+from gateway.testing import COMPLETIONS, MESSAGES, RESPONSES, play
 from plugins.system_prompt import SystemPrompt
 
 TEXT = "You answer for Acme in three sentences, and never name another company."
@@ -119,3 +119,30 @@ def test_what_cannot_be_filled_in_is_refused_at_load(options: dict[str, Any], sa
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         system_prompt(**{"text": TEXT, **options})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("route", "asked", "field"),
+    [
+        (RESPONSES, {"model": "m", "input": "Hi."}, "instructions"),
+        (MESSAGES, {"model": "m", "max_tokens": 9, "messages": [USER]}, "system"),
+    ],
+)
+async def test_on_newer_routes_the_text_has_a_place_of_its_own(
+    route: str, asked: dict[str, Any], field: str, stream: bool
+) -> None:
+    for own, sent in ((None, TEXT), ("", TEXT), ("Be brief.", f"{TEXT}\n\nBe brief.")):
+        played = await play(system_prompt(), {**asked, field: own, "stream": stream}, f"I say: {TEXT}", route=route)
+        assert played.request is not None
+        assert played.request[field] == sent
+        assert played.shown.startswith("I say: *** ")
+        assert [hit.rule for hit in played.hits] == ["system_prompt:recital"]
+
+
+async def test_blocks_of_a_system_prompt_follow_the_text() -> None:
+    block = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    asked = {"model": "m", "max_tokens": 9, "messages": [USER], "system": [block], "stream": False}
+    played = await play(system_prompt(), asked, route=MESSAGES)
+    assert played.request is not None
+    assert played.request["system"] == [{"type": "text", "text": f"{TEXT}\n\n"}, block]
