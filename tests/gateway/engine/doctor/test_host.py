@@ -89,7 +89,7 @@ def test_a_processor_needs_vectors(tmp_path: Path, flags: str, level: str) -> No
 
 def test_small_shared_memory_and_a_full_disk_are_odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 64 * 2**20})
-    monkeypatch.setattr(host.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     assert "--shm-size" in host.shared_memory().mend
     assert "HF_HOME" in host.disk(tmp_path / "not/there/yet").mend
 
