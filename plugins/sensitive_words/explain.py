@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any, NamedTuple
 
 from gateway.sdk import Listing
@@ -35,7 +34,7 @@ def explained(
 ) -> list[dict[str, Any]]:
     """Answer a question as JSON objects, one for each place where a rule fires; ``said`` is all of it in a line."""
     directions: dict[Found, list[str]] = {}
-    askers = list(_askers(question, scopes))
+    askers = _askers(question, scopes)
     for direction, matcher in matchers.items():
         for found in {found for asker in askers for found in matcher.scan_long(question.text, asker)}:
             directions.setdefault(found, []).append(direction)
@@ -46,14 +45,14 @@ def explained(
     ]
 
 
-def _askers(question: Question, scopes: Iterable[Scope]) -> Iterator[Asker]:
-    """Yield everyone for whom some entry may count."""
-    scopes = list(scopes)
-    keys = {key for scope in scopes for key in scope.keys or ()} | {None} if question.key is None else {question.key}
-    models = {model for scope in scopes for model in scope.models or ()} | {""}
-    yield from (
-        Asker(key, model) for key, model in product(keys, models if question.model is None else [question.model])
-    )
+def _askers(question: Question, scopes: Iterable[Scope]) -> set[Asker]:
+    """Return somebody for each list, for whom it counts, as far as the question leaves that open."""
+    asking = set()
+    for keys, models in (Scope(), *scopes):
+        key = min(keys) if question.key is None and keys else question.key
+        model = min(models) if question.model is None and models else question.model
+        asking.add(Asker(key, model or ""))
+    return asking
 
 
 def _told(text: str, found: Found, word: str, directions: Sequence[str], versions: Mapping[str, str]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class SensitiveWords(Plugin):
         return WordFilter(self._states, report, asker=_asker(exchange), mask=self.options.mask_char)
 
     def explain(
-        self, text: str, *, key: str | None = None, model: str | None = None, direction: Direction | None = None
+        self, text: str, *, key: str | None = None, model: str | None = None, direction: str | None = None
     ) -> list[dict[str, Any]]:
         """Say which rules fire on a text, where, and why; for the operator's eyes only. None: whichever."""
         directions = {"request": self._requests, "answer": self._answers}

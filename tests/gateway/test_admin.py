@@ -25,8 +25,10 @@ OPERATOR = Principal("ops", "0", role="operator")
 class Words(Plugin):
     lists = (Listing("a.txt", 1, "00ff"),)
 
-    def explain(self, text: str, **whose: Any) -> list[dict[str, Any]]:
-        return [{"said": f"{text} fires", **whose}] if "bad" in text else []
+    def explain(
+        self, text: str, *, key: str | None = None, model: str | None = None, direction: str | None = None
+    ) -> list[dict[str, Any]]:
+        return [{"said": f"{text} fires", "key": key, "model": model, "direction": direction}] if "bad" in text else []
 
 
 class Administered:

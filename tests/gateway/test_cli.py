@@ -38,7 +38,10 @@ class Words(Plugin):
 
         times: int = 1
 
-    def explain(self, text: str, **whose: str | None) -> list[dict[str, Any]]:
+    def explain(
+        self, text: str, *, key: str | None = None, model: str | None = None, direction: str | None = None
+    ) -> list[dict[str, Any]]:
+        whose = {"key": key, "model": model, "direction": direction}
         asked = {name: value for name, value in whose.items() if value}
         hits = re.finditer("bad", text)
         return [{"said": f"rule 1 blocks {hit.start()}-{hit.end()}", "asked": asked} for hit in hits]

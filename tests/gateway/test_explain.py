@@ -12,8 +12,10 @@ from gateway.sdk import Listing, Plugin
 class Explains(Plugin):
     lists = (Listing("a.txt", 3, "00ff"),)
 
-    def explain(self, text: str, **whose: Any) -> list[dict[str, Any]]:
-        return [{"said": text, **whose}]
+    def explain(
+        self, text: str, *, key: str | None = None, model: str | None = None, direction: str | None = None
+    ) -> list[dict[str, Any]]:
+        return [{"said": text, "key": key, "model": model, "direction": direction}]
 
 
 def link(name: str, **options: Any) -> Link:
