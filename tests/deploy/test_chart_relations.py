@@ -54,7 +54,7 @@ def test_sluice_check_takes_the_rendered_configuration(name: str, tmp_path: Path
     for path in ("block.txt", "politics.txt"):
         (tmp_path / "words" / path).write_text("forbiddenzebra\n")
     (tmp_path / "sluice.yaml").write_text(rendered.one("Secret", "demo-sluice-config")["stringData"]["sluice.yaml"])
-    environ = {"VLLM_API_KEY": "x", "SLUICE_REDIS_URL": "redis://10.0.0.1:6379/0", "PATH": "/usr/bin:/bin"}
+    environ = {"VLLM_API_KEY": "x", "REDIS_URL": "redis://10.0.0.1:6379/0", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
         [SLUICE, "check", "-c", "sluice.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False, env=environ
     )

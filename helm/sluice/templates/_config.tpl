@@ -22,7 +22,7 @@
 {{- if .Values.redis.enabled -}}
 {{- $url = printf "redis://%s-redis.%s.svc:6379/0" (include "sluice.fullname" .) .Release.Namespace -}}
 {{- else if .Values.redis.externalUrlSecret.name -}}
-{{- $url = "${SLUICE_REDIS_URL}" -}}
+{{- $url = "${REDIS_URL}" -}}
 {{- end -}}
 {{- $limits := deepCopy .Values.config.limits -}}
 {{- if $url -}}

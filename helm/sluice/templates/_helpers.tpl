@@ -77,7 +77,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "sluice.redisUrlEnv" -}}
 {{- if .Values.redis.externalUrlSecret.name }}
-- name: SLUICE_REDIS_URL
+- name: REDIS_URL
   valueFrom:
     secretKeyRef: {{- dict "name" .Values.redis.externalUrlSecret.name "key" .Values.redis.externalUrlSecret.key | toYaml | nindent 6 }}
 {{- end }}
