@@ -34,7 +34,7 @@ class Host:
         sent = self._surface.for_engine(request, model=None, stream=False, cache_salt=salt)
         sent["stream"] = False
         exchange.record.asks += 1
-        body = await asking.ask(model.engines, self._surface.route, sent, model.name, exchange.id, left)
+        body = await asking.ask(model.engines, self._surface.route, sent, model.name, exchange.id, left, model.sampling)
         answer = self._surface.whole(bodies.encode(body))
         answer.filter(lambda *channel: self._live.chain.filter_for(exchange, Channel(*channel)))
         if answer.usage is not None:  # tokens of every answer count, also of one that nobody saw

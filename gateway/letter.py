@@ -10,6 +10,7 @@ from typing import Protocol
 import structlog
 
 from gateway.protocol import body as bodies
+from gateway.protocol.dialects import fitted
 from gateway.protocol.surface import Surface
 from gateway.sdk import Exchange
 from gateway.upstream.client import Broken, fetch, request_head
@@ -35,7 +36,18 @@ class Letter(Protocol):
 class Posted:
     """A request with a body: what the plugins have left of the caller's. ``owner`` is the digest of its key."""
 
-    __slots__ = ("_exchange", "_headers", "_model", "_owner", "_salt", "_stream", "_surface", "counts", "stop_at")
+    __slots__ = (
+        "_exchange",
+        "_headers",
+        "_model",
+        "_owner",
+        "_salt",
+        "_sampling",
+        "_stream",
+        "_surface",
+        "counts",
+        "stop_at",
+    )
 
     def __init__(
         self,
@@ -47,9 +59,10 @@ class Posted:
         *,
         stream: bool,
         isolated: bool,
+        sampling: Mapping[str, float],
     ) -> None:
         self._exchange, self._surface, self._headers, self._model = exchange, surface, headers, model
-        self._owner, self._stream = owner, stream
+        self._owner, self._stream, self._sampling = owner, stream, sampling
         self._salt = owner[:32] if isolated and owner else None
         self.stop_at: str | None = None
         self.counts = True
@@ -62,7 +75,7 @@ class Posted:
         )
         if surface.keeping is not None:
             self.stop_at = surface.keeping.stamp(sent, keeper_name(self._model, engine), self._owner)
-        body = bodies.encode(sent)
+        body = bodies.encode(fitted(engine.dialect, surface.route, sent, self._sampling))
         return engine.head(surface.route, exchange.id, len(body), self._headers), body
 
 

@@ -221,6 +221,7 @@ class Relay:
             self._principal.digest,
             stream=not whole,
             isolated=self._model.isolate_prefix_cache,
+            sampling=self._model.sampling,
         )
         return self._send(exchange, letter, self._sent and {"echo": self._changed(exchange)}, whole=whole)
 

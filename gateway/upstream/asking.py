@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gateway.errors import EngineError, EngineTimeout, Failure, NoEngineAvailable
 from gateway.protocol import body as bodies
 from gateway.protocol import failures
+from gateway.protocol.dialects import fitted
 from gateway.protocol.stream import BROKE_OFF, NONSENSE
 from gateway.upstream.client import Broken, whole
 from gateway.upstream.engine import Engine
@@ -18,11 +21,18 @@ _LIMIT = 64 * 2**20
 
 
 async def ask(
-    engines: Fleet, path: str, body: dict[str, Any], model: str, request_id: str, timeout_s: float
+    engines: Fleet,
+    path: str,
+    body: dict[str, Any],
+    model: str,
+    request_id: str,
+    timeout_s: float,
+    sampling: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Post ``body`` to the best engine, and to the next while none has begun to answer; return the answer's object.
 
-    ``model`` is the name for engines that have none of their own. Raises ``Failure``.
+    ``model`` is the name for engines that have none of their own; ``sampling`` fills in what is left open. Raises
+    ``Failure``.
     """
     loop = asyncio.get_running_loop()
     tried: set[Engine] = set()
@@ -33,7 +43,8 @@ async def ask(
             while (engine := engines.choose(tried, loop.time())) is not None:
                 tried.add(engine)
                 try:
-                    return await _ask_one(engine, path, {**body, "model": engine.served_model or model}, request_id)
+                    named = {**body, "model": engine.served_model or model}
+                    return await _ask_one(engine, path, fitted(engine.dialect, path, named, sampling), request_id)
                 except failures.Busy as busy:
                     engine.busy(loop.time())
                     failure = busy
