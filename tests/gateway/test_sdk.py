@@ -30,7 +30,11 @@ class Host:
         self.asked.append((exchange, request))
         return {"choices": []}
 
-    async def count_tokens(self, exchange: Exchange, text: Any) -> int:
+    async def embed(self, exchange: Exchange, model: str, texts: Any) -> list[list[float]]:
+        self.asked.append((exchange, texts))
+        return [[1.0] for _ in texts]
+
+    async def count_tokens(self, exchange: Exchange, text: Any, tools: Any = None) -> int:
         self.asked.append((exchange, text))
         return 7
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.record import Record
-from gateway.sdk import Exchange
+from gateway.sdk import Exchange, Prompt
 
 
 class _NoHost:
@@ -15,7 +15,10 @@ class _NoHost:
     async def ask(self, exchange: Exchange, request: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(f"no plugin under test asks: {exchange.id}")
 
-    async def count_tokens(self, exchange: Exchange, text: str | Sequence[Mapping[str, Any]]) -> int:
+    async def embed(self, exchange: Exchange, model: str, texts: Sequence[str]) -> list[list[float]]:
+        raise AssertionError(f"no plugin under test asks: {exchange.id}")
+
+    async def count_tokens(self, exchange: Exchange, text: Prompt, tools: Sequence[Any] | None = None) -> int:
         raise AssertionError(f"no plugin under test asks: {exchange.id}")
 
     def window(self, exchange: Exchange) -> int | None:
