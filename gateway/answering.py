@@ -384,4 +384,5 @@ class Answering:
                 record.completion_tokens = record.completion_tokens or editor.chunks
             record.phases["decode"] = perf_counter() - self._marked
             self._editor = None
+        self.attempt.over(record.outcome, record.completion_tokens)
         del self._fail, self.attempt

@@ -42,6 +42,7 @@ from gateway.telemetry.table import Table
 from gateway.upstream.engine import Engine
 from gateway.upstream.fleet import Fleet
 from gateway.upstream.health import Health
+from gateway.upstream.mirror import Mirrors
 from gateway.upstream.place import Place
 from gateway.upstream.roster import Roster, Serving
 from gateway.upstream.want import Preference
@@ -78,7 +79,7 @@ class Gateway:
         self._comparing: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._began = int(datetime.now(UTC).timestamp())
-        self.roster = Roster(self._engines_moved, self._count_engine, orders=orders)
+        self.roster = Roster(self._engines_moved, self._count_engine, mirrors=Mirrors(metrics), orders=orders)
         self.doors = Doors(metrics, workers=settings.server.workers)
         self._retiring: dict[asyncio.Task[None], Chain] = {}
         self.health = Health(self._engine_changed)
@@ -93,7 +94,10 @@ class Gateway:
         """Say of each model which of its engines can be used now."""
         models = {model.name: model for model in self.live.models.values()}
         now = asyncio.get_running_loop().time()
-        return {name: {each.name: each.available(now) for each in model.engines} for name, model in models.items()}
+        return {
+            name: {each.name: each.available(now) for each in model.engines if not each.mirror}
+            for name, model in models.items()
+        }
 
     async def run(self) -> None:
         """Start the plugins and what runs beside the requests. Raises whatever a plugin raises at its start."""

@@ -29,12 +29,17 @@ class Asking(Sink, Protocol):
 class Attempt:
     """Holds the engine at work for a request and the connection to it, and gives both back."""
 
-    __slots__ = ("_again", "_asking", "_connection", "_engines", "_loop", "_tried", "_want", "engine")
+    __slots__ = (
+        *("_again", "_asking", "_connection", "_copied", "_engines", "_loop", "_sent_at", "_tried", "_want"),
+        "engine",
+    )
 
     def __init__(self, engines: Fleet, asking: Asking, loop: asyncio.AbstractEventLoop, want: Want) -> None:
         self._engines, self._asking, self._loop, self._want = engines, asking, loop, want
         self._tried: frozenset[Engine] = frozenset()
         self._again: bool | None = None  # an engine has had the request; None: nobody was asked yet
+        self._copied: tuple[str, ...] = ()  # the mirrors that have the request too
+        self._sent_at = 0.0
         self._connection: Connection | None = None
         self.engine: Engine | None = None  # at work, and counted as such
 
@@ -50,6 +55,9 @@ class Attempt:
         engine = engines.choose(self._tried, now, self._want)
         if engine is None or (self._again and not engines.budget.again(now)):
             raise NoEngineAvailable("No engine can take the request now; try again soon.", retry_after=2)
+        if engines.mirrors and not self._tried and not self._copied:
+            self._copied = engines.copy(self._asking.request_for, self._want)
+            self._sent_at = now
         self.engine = engine
         engine.begin(self._want)  # from now on others see that it is about to get it
         head, body = self._asking.request_for(engine)
@@ -127,6 +135,11 @@ class Attempt:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.cancel()
+
+    def over(self, outcome: str, tokens: int) -> None:
+        """The exchange is over: its copies are compared with it."""
+        if self._copied:
+            self._engines.compare(self._copied, outcome, self._loop.time() - self._sent_at, tokens)
 
     def end(self) -> None:
         """The engine is done with us, however it went."""

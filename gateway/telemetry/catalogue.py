@@ -134,6 +134,14 @@ ENGINE_UP = Metric(
 ENGINE_IN_FLIGHT = Metric(
     "sluice_engine_in_flight", _GAUGE, "Requests at an engine now, as of the last half second.", ("engine",)
 )
+MIRROR_REQUESTS = Metric(
+    "sluice_mirror_requests_total",
+    _COUNTER,
+    "Copies that a mirror got, and the requests they were made of (side: copy, original), by what became of them.",
+    ("engine", "side", "outcome"),
+)
+MIRROR_SECONDS = Metric("sluice_mirror_seconds_total", _COUNTER, "Time that these took.", ("engine", "side"))
+MIRROR_TOKENS = Metric("sluice_mirror_tokens_total", _COUNTER, "Tokens of their answers.", ("engine", "side"))
 LIMITS_SHARED = Metric(
     "sluice_limits_shared",
     _GAUGE,
@@ -157,6 +165,7 @@ CATALOGUE = (
     *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, QUEUE_DEPTH, TOKENS, TTFT, CHUNK_GAP, PHASE_SECONDS),
     *(KEY_TOKENS, RESERVED, CAPACITY, LIMITS_SHARED),
     *(PLUGIN_RUNS, PLUGIN_SECONDS, BLOCKS, HITS, RELOADS, CONFIG_VERSION, ENGINE_UP, ENGINE_IN_FLIGHT),
+    *(MIRROR_REQUESTS, MIRROR_SECONDS, MIRROR_TOKENS),
     *(LIST_ENTRIES, LIST_VERSION),
     *(LOG_LINES_DROPPED, LOOP_LAG, BUILD_INFO),
 )

@@ -174,6 +174,13 @@ class Metrics:
         """Say how many requests are at an engine."""
         self._view[self._slot(catalogue.ENGINE_IN_FLIGHT, name if name in self._engines else OTHER)] = requests
 
+    def mirrored(self, engine: str, side: str, outcome: str, seconds: float, tokens: int) -> None:
+        """Count a copy at a mirror (side ``copy``) or the request it is one of (``original``), when it has ended."""
+        name = engine if engine in self._engines else OTHER
+        self._view[self._slot(catalogue.MIRROR_REQUESTS, name, side, outcome)] += 1.0
+        self._view[self._slot(catalogue.MIRROR_SECONDS, name, side)] += seconds
+        self._view[self._slot(catalogue.MIRROR_TOKENS, name, side)] += tokens
+
     def engines_in_flight(self) -> dict[str, int]:
         """Return how many requests are at each engine, from all workers together. Reads files."""
         total: dict[str, int] = {}

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from gateway.upstream import affinity
 from gateway.upstream.budget import Budget
 from gateway.upstream.choice import Shares, choose
 from gateway.upstream.engine import Engine
+from gateway.upstream.mirror import Mirrors
 from gateway.upstream.want import ANY, Want
 
 
 class Fleet(Sequence[Engine]):
     """``keeps_prefixes``: requests that begin alike go to the same engine while it has room."""
 
-    __slots__ = ("_engines", "_shares", "budget", "keeps_prefixes")
+    __slots__ = ("_copies", "_engines", "_shares", "budget", "keeps_prefixes", "mirrors")
 
-    def __init__(self, engines: Iterable[Engine] = (), *, keeps_prefixes: bool = True) -> None:
-        self._engines = tuple(engines)
+    def __init__(
+        self, engines: Iterable[Engine] = (), *, keeps_prefixes: bool = True, copies: Mirrors | None = None
+    ) -> None:
+        self.change(engines)
+        self._copies = copies
         self._shares = Shares()
         self.budget = Budget()
         self.keeps_prefixes = keeps_prefixes
@@ -38,6 +42,7 @@ class Fleet(Sequence[Engine]):
     def change(self, engines: Iterable[Engine]) -> None:
         """Take these engines from now on. Requests that are at others go on there."""
         self._engines = tuple(engines)
+        self.mirrors = tuple(engine for engine in self._engines if engine.mirror)
 
     def want(
         self,
@@ -68,3 +73,12 @@ class Fleet(Sequence[Engine]):
     def choose(self, excluded: Collection[Engine], now: float, want: Want = ANY) -> Engine | None:
         """Return the engine for a request, None if there is none (see ``choice.choose``)."""
         return choose(self._engines, want, excluded, now, self._shares)
+
+    def copy(self, request_for: Callable[[Engine], tuple[bytes, bytes]], want: Want) -> tuple[str, ...]:
+        """Send copies of a request to mirrors, in the background; return the names of those that got one."""
+        return self._copies.send(self.mirrors, request_for, want) if self._copies is not None else ()
+
+    def compare(self, mirrors: Iterable[str], outcome: str, seconds: float, tokens: int) -> None:
+        """Tell how the request itself fared."""
+        if self._copies is not None:
+            self._copies.original(mirrors, outcome, seconds, tokens)

@@ -13,6 +13,7 @@ from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
 from gateway.upstream.fleet import Fleet
 from gateway.upstream.health import Care
+from gateway.upstream.mirror import Mirrors
 from gateway.upstream.place import Added, Book, Orders, Place, one_address
 
 #: The orders' file is looked at this often.
@@ -57,11 +58,13 @@ class Roster:
         changed: Callable[[], None],
         tell: Callable[[Engine], None] = lambda _: None,
         *,
+        mirrors: Mirrors | None = None,
         orders: Path | None = None,
         look_up: resolve.Resolve = resolve.addresses,
     ) -> None:
         self._changed = changed
         self._tell = tell
+        self._mirrors = mirrors
         self._look_up = look_up
         self._book = Book(orders)
         self._serving: Mapping[str, Serving] = {}
@@ -91,6 +94,8 @@ class Roster:
 
     async def close(self) -> None:
         """Close what is open to the engines."""
+        if self._mirrors is not None:
+            self._mirrors.close()
         for engine in self._cares:
             await engine.pool.close()
 
@@ -159,7 +164,7 @@ class Roster:
                     cares[engine], placed[engine] = serving, place
         self._cares, self._placed = cares, placed
         for model, engines in wanted.items():
-            fleet = self._fleets.setdefault(model, Fleet())
+            fleet = self._fleets.setdefault(model, Fleet(copies=self._mirrors))
             fleet.keeps_prefixes = self._serving[model].keeps_prefixes
             fleet.change(engines)
         self._fleets = {model: fleet for model, fleet in self._fleets.items() if model in wanted}

@@ -275,3 +275,14 @@ def test_requests_at_an_engine_are_summed_over_the_workers_that_live(tmp_path: P
     for worker in workers:
         worker.engines(["m-1"])
     assert workers[0].engines_in_flight() == {"m-1": 1}
+
+
+def test_copies_and_their_originals_are_counted_beside_each_other(metrics: Metrics) -> None:
+    metrics.mirrored("m-0", "copy", "ok", 2.0, 30)
+    metrics.mirrored("m-0", "original", "ok", 1.5, 28)
+    metrics.mirrored("made-up", "copy", "ok", 1.0, 1)
+    text = metrics.render().decode()
+    assert 'sluice_mirror_requests_total{engine="m-0",outcome="ok",side="copy"} 1.0' in text
+    assert 'sluice_mirror_seconds_total{engine="m-0",side="original"} 1.5' in text
+    assert 'sluice_mirror_tokens_total{engine="m-0",side="copy"} 30.0' in text
+    assert "made-up" not in text

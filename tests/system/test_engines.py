@@ -1,0 +1,135 @@
+"""Engines that are dead, hung, busy or stuck are left alone, nothing is sent twice, and nobody sees any of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.fakes.forms import chunk, error
+from tests.fakes.script import RESET, SILENCE, answers, says, streams, writes
+from tests.fakes.vllm import FakeVLLM
+from tests.harness import CHAT, HI, configuration, free_port, hear, model, until
+from tests.system.conftest import StartGateway
+
+CHATTING = {"model": "smollm2", "messages": HI, "max_tokens": 5}
+
+
+@pytest.fixture(name="pair")
+def _pair() -> Iterator[tuple[FakeVLLM, FakeVLLM]]:
+    with FakeVLLM() as one, FakeVLLM() as two:
+        two.always(says("two"))
+        yield one, two
+
+
+def test_a_dead_and_a_hung_engine_hold_up_nobody_who_is_not_at_them(
+    pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
+) -> None:
+    """LB-01."""
+    hung, well = pair
+    hung.always(says(SILENCE))
+    dead = f"http://127.0.0.1:{free_port()}"
+    gateway = start_gateway(
+        configuration([model("smollm2", dead, hung.url, well.url)], timeouts={"first_token_s": 1.0})
+    )
+    with ThreadPoolExecutor(6) as pool:
+
+        def ask(_: int) -> tuple[str, float]:
+            began = time.monotonic()
+            heard = hear(gateway, {})
+            return heard.text() or str(heard.status), time.monotonic() - began
+
+        asked = list(pool.map(ask, range(60)))
+    said = Counter(text for text, _ in asked)
+    assert set(said) == {"two", "504"}
+    assert 1 <= said["504"] <= 12  # those that were at it when it was found out, and one trial after each pause
+    assert max(took for text, took in asked if text == "two") < 0.9
+    before = len(hung.requests())
+    assert {hear(gateway, {}).text() for _ in range(4)} == {"two"}
+    assert len(hung.requests()) <= before + 1
+    hung.always(says("back"))
+    until(lambda: hear(gateway, {}).text() == "back", 30)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_engine_is_asked_once_and_then_the_other(
+    pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway, status: int
+) -> None:
+    """LB-03, D."""
+    busy, well = pair
+    busy.always(answers(error(status, "busy"), status))
+    gateway = start_gateway(configuration([model("smollm2", busy.url, well.url)]))
+    assert {gateway.post(CHAT, CHATTING).json()["choices"][0]["message"]["content"] for _ in range(3)} == {"two"}
+    assert len(busy.requests()) == 1
+    well.always(answers(error(status, "busy"), status))
+    answer = gateway.post(CHAT, CHATTING)
+    assert answer.status_code == status
+    assert int(answer.headers["retry-after"]) > 0
+    assert len(busy.requests()) + len(well.requests()) <= 6
+
+
+def test_nothing_is_sent_again_after_a_timeout_or_a_first_event(
+    pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
+) -> None:
+    """LB-03, B and C."""
+    gateway = start_gateway(
+        configuration([model("smollm2", *(fake.url for fake in pair))], timeouts={"first_token_s": 0.6})
+    )
+    for fake in pair:
+        fake.always(says(SILENCE))
+    assert hear(gateway, {}).status == 504
+    assert sum(len(fake.requests()) for fake in pair) == 1
+    for fake in pair:
+        fake.always(streams(chunk("once"), RESET))
+    heard = hear(gateway, {})
+    assert (heard.text(), len(heard.errors)) == ("once", 1)
+    assert sum(len(fake.requests()) for fake in pair) == 2
+
+
+def test_a_bad_hour_does_not_double_the_load(pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway) -> None:
+    gateway = start_gateway(configuration([model("smollm2", *(fake.url for fake in pair))]))
+    for fake in pair:
+        fake.always(writes(RESET))
+    with ThreadPoolExecutor(8) as pool:
+        assert {answer.status_code for answer in pool.map(lambda _: gateway.post(CHAT, CHATTING), range(60))} <= {
+            502,
+            503,
+        }
+    assert sum(len(fake.requests()) for fake in pair) <= 60 * 1.2 + 3
+
+
+def test_an_engine_that_gets_nowhere_is_passed_over_before_any_timeout(
+    pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
+) -> None:
+    stuck, well = pair
+    served = model("smollm2", stuck.url, well.url, stalled_after_s=1.0, slow_start_s=0)
+    gateway = start_gateway(configuration([served]))
+    stuck.script(says("a", SILENCE))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hear, gateway, {})
+        until(lambda: gateway.metric("sluice_engine_up", engine="smollm2-0") == 0, 8)
+        assert gateway.wait_log(lambda line: line.get("event") == "engine_down")["trouble"] == "no progress"
+        assert {hear(gateway, {}).text() for _ in range(6)} == {"two"}
+        assert gateway.get("/readyz").status_code == 200
+        stuck.close_all()
+    until(lambda: gateway.metric("sluice_engine_up", engine="smollm2-0") == 1, 8)
+
+
+def test_an_engine_is_warmed_before_its_first_request_and_again_when_it_comes_back(
+    pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
+) -> None:
+    one, _ = pair
+    gateway = start_gateway(configuration([model("smollm2", one.url)]))
+
+    def warmed() -> int:
+        return sum((each.header("x-request-id") or "").startswith("sluice-warm-up-") for each in one.everything())
+
+    assert warmed() == 1
+    one.healthy = False
+    until(lambda: gateway.get("/readyz").status_code == 503, 10)
+    one.healthy = True
+    until(lambda: gateway.get("/readyz").status_code == 200, 10)
+    assert warmed() == 2
