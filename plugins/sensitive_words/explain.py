@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.sdk import Listing
 from plugins.sensitive_words.fold import fold_character
 from plugins.sensitive_words.matcher import Found, Matcher
 from plugins.sensitive_words.wordlist import Asker, Scope
+
+MOST = 100  # places told of one text: each costs a look through all entries
 
 
 class Question(NamedTuple):
@@ -32,16 +35,16 @@ class Read(NamedTuple):
 def explained(
     question: Question, matchers: Mapping[str, Matcher], lists: Sequence[Listing], scopes: Iterable[Scope]
 ) -> list[dict[str, Any]]:
-    """Answer a question as JSON objects, one for each place where a rule fires; ``said`` is all of it in a line."""
+    """Answer a question as JSON objects, one for each of the first places where a rule fires, ``said`` in one line."""
     directions: dict[Found, list[str]] = {}
     askers = _askers(question, scopes)
     for direction, matcher in matchers.items():
-        for found in {found for asker in askers for found in matcher.scan_long(question.text, asker)}:
+        for found in {found for asker in askers for found in islice(matcher.scan_long(question.text, asker), MOST)}:
             directions.setdefault(found, []).append(direction)
     versions = {listing.name: listing.version for listing in lists}
     return [
         _told(question.text, found, matchers[directions[found][0]].word_of(found.rule), directions[found], versions)
-        for found in sorted(directions, key=lambda found: (*found[:2], found.rule.id))
+        for found in sorted(directions, key=lambda found: (*found[:2], found.rule.id))[:MOST]
     ]
 
 

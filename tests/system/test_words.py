@@ -174,6 +174,18 @@ def test_a_blocked_caller_reads_it_in_its_language_and_by_the_tag(words: Gateway
     assert said("赌博", CHINESE) == "涉赌内容不予处理"
 
 
+def test_every_route_tells_a_block_in_its_own_shape_and_the_callers_language(words: Gateway) -> None:
+    asked = {
+        "/v1/completions": {"prompt": "赌博"},
+        "/v1/messages": {"max_tokens": 9, "messages": [{"role": "user", "content": "赌博"}]},
+        "/v1/responses": {"input": "赌博"},
+        "/v1/embeddings": {"input": ["fine", "赌博"]},
+    }
+    for path, body in asked.items():
+        answer = words.post(path, {"model": "smollm2"} | body, CHINESE)
+        assert (answer.status_code, answer.json()["error"]["message"]) == (400, "涉赌内容不予处理"), path
+
+
 def test_the_envelopes_message_is_the_configured_one_too(words: Gateway) -> None:
     told = ask(words, "forbiddenzebra", CRM).json()
     assert (told["code"], told["msg"]) == (400, "检测到敏感内容")

@@ -54,6 +54,11 @@ def test_where_nothing_fires_it_says_nothing(tmp_path: Path) -> None:
     assert plugin.explain("clean") == plugin.explain("反赌博") == []
 
 
+def test_of_very_many_places_the_first_are_told(tmp_path: Path) -> None:
+    told = made(tmp_path, words=["赌博"]).explain("赌博" * 100_000)
+    assert [each["start"] for each in told] == list(range(0, 200, 2))
+
+
 def test_it_tells_for_whom_and_can_be_asked_for_one(tmp_path: Path) -> None:
     (tmp_path / "tenant.txt").write_text("赌博\n", "utf-8")
     (tmp_path / "out.txt").write_text("赌博\n", "utf-8")
