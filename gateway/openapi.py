@@ -136,34 +136,8 @@ def _data_paths() -> Json:
             stream=True,
         ),
         **_response_paths(),
-        "/v1/messages": _post(
-            "Answer a conversation, in Anthropic's form",
-            {"max_tokens": _WHOLE, "messages": messages, **_ANTHROPIC},
-            {"max_tokens": 64, "messages": [_USER]},
-            _object(id=_TEXT, type=_TEXT, role=_TEXT, content=_OBJECTS, stop_reason=_TEXT, usage=_OBJECT),
-            stream=True,
-            required=("max_tokens", "messages"),
-        ),
-        "/v1/messages/count_tokens": _post(
-            "Count a conversation's tokens, in Anthropic's form",
-            {"messages": messages, **_ANTHROPIC},
-            {"messages": [_USER]},
-            _object(input_tokens=_WHOLE),
-        ),
-        "/v1/rerank": _post(
-            "Sort documents by how well they fit a query",
-            {"query": _TEXT, "documents": {"type": "array", "items": {"anyOf": [_TEXT, _OBJECT]}}, "top_n": _WHOLE},
-            {"query": "capital of France", "documents": ["Paris is the capital.", "Berlin is big."]},
-            _object(id=_TEXT, model=_TEXT, results=_OBJECTS, usage=_ref("Usage")),
-            required=("query", "documents"),
-        ),
-        "/v1/score": _post(
-            "Say how well texts fit each other",
-            {"queries": texts, "documents": texts},
-            {"queries": "capital of France", "documents": ["Paris is the capital.", "Berlin is big."]},
-            _list(),
-            required=("queries", "documents"),
-        ),
+        **_message_paths(),
+        **_scoring_paths(),
         "/v1/embeddings": _post("Embed texts", {"input": texts}, {"input": "some text"}, _list()),
         "/v1/models": {"get": _operation("List the models", _list(), (401,))},
         "/v1/models/{id}": {
@@ -211,6 +185,46 @@ def _response_paths() -> Json:
         "/v1/responses": _post("Answer in items", fields, {"input": "Say hello."}, response, stream=True),
         "/v1/responses/{id}": {"get": {**asked, "parameters": [*known, *query]}},
         "/v1/responses/{id}/cancel": {"post": stopped},
+    }
+
+
+def _message_paths() -> Json:
+    messages: Json = {"type": "array", "items": _ref("Message"), "minItems": 1}
+    return {
+        "/v1/messages": _post(
+            "Answer a conversation, in Anthropic's form",
+            {"max_tokens": _WHOLE, "messages": messages, **_ANTHROPIC},
+            {"max_tokens": 64, "messages": [_USER]},
+            _object(id=_TEXT, type=_TEXT, role=_TEXT, content=_OBJECTS, stop_reason=_TEXT, usage=_OBJECT),
+            stream=True,
+            required=("max_tokens", "messages"),
+        ),
+        "/v1/messages/count_tokens": _post(
+            "Count a conversation's tokens, in Anthropic's form",
+            {"messages": messages, **_ANTHROPIC},
+            {"messages": [_USER]},
+            _object(input_tokens=_WHOLE),
+        ),
+    }
+
+
+def _scoring_paths() -> Json:
+    texts: Json = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
+    return {
+        "/v1/rerank": _post(
+            "Sort documents by how well they fit a query",
+            {"query": _TEXT, "documents": {"type": "array", "items": {"anyOf": [_TEXT, _OBJECT]}}, "top_n": _WHOLE},
+            {"query": "capital of France", "documents": ["Paris is the capital.", "Berlin is big."]},
+            _object(id=_TEXT, model=_TEXT, results=_OBJECTS, usage=_ref("Usage")),
+            required=("query", "documents"),
+        ),
+        "/v1/score": _post(
+            "Say how well texts fit each other",
+            {"queries": texts, "documents": texts},
+            {"queries": "capital of France", "documents": ["Paris is the capital.", "Berlin is big."]},
+            _list(),
+            required=("queries", "documents"),
+        ),
     }
 
 
