@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from gateway import __version__, admin
 from gateway.admission.allowance import Allowance
-from gateway.admission.doors import Bounds, Doors
+from gateway.admission.doors import Bounds, Doors, Store
 from gateway.admission.gate import Policy
 from gateway.admission.keys import Keyring, Principal
 from gateway.errors import InternalError, NotFound
@@ -80,7 +80,7 @@ class Gateway:
         self._settings = settings
         self._began = int(datetime.now(UTC).timestamp())
         self.roster = Roster(self._engines_moved, self._count_engine, mirrors=Mirrors(metrics), orders=orders)
-        self.doors = Doors(metrics, workers=settings.server.workers)
+        self.doors = Doors(metrics, workers=settings.server.workers, store=_shared(settings, metrics))
         self._retiring: dict[asyncio.Task[None], Chain] = {}
         self.health = Health(self._engine_changed)
         self.watch = Watch(self.reload)
@@ -260,6 +260,24 @@ def _place(entry: EngineEntry, connect_s: float) -> Place:
     )
 
 
+def _shared(settings: Settings, metrics: Metrics) -> Store | None:
+    """Return where limits are shared. Raises ConfigurationError."""
+    limits = settings.limits
+    if limits.redis is None:
+        return None
+    try:
+        from gateway.admission.shared import SharedStore  # noqa: PLC0415 - only where it is installed and used
+    except ModuleNotFoundError:
+        raise ConfigurationError(["limits.redis: needs a client: pip install 'sluice-gateway[redis]'"]) from None
+    return SharedStore(
+        limits.redis.get_secret_value(),
+        timeout_s=limits.timeout_s,
+        lease_s=limits.lease_s,
+        replicas=limits.replicas,
+        changed=metrics.limits_shared,
+    )
+
+
 def _bounds(entry: ModelEntry) -> Bounds:
     queue = entry.queue
     policy = Policy(queue.length, queue.max_wait_s, queue.timeout_s, queue.batch_share)
@@ -299,6 +317,7 @@ def create_app(
         __version__,
         operators_only=settings.server.metrics == "operator",
         docs=settings.server.docs,
+        limits=gateway.doors.kept,
     )
     app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
     app = Auth(Body(app), gateway.current)

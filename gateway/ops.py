@@ -46,7 +46,8 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """Builds the routes. ``usable`` says of each model which of its engines can be used now; ``render`` the metrics.
+    """Builds the routes. ``usable`` says of each model which of its engines can be used now; ``render`` the metrics;
+    ``limits`` where keys' limits are counted.
 
     ``operators_only``: /metrics asks for an operator's key, which the auth middleware has put into the scope.
     """
@@ -57,6 +58,7 @@ class Ops:
     version: str
     operators_only: bool = False
     docs: bool = True
+    limits: Callable[[], str] = lambda: "in memory"
 
     def router(self) -> APIRouter:
         """Return all routes, each with and without a slash at its end."""
@@ -88,7 +90,7 @@ class Ops:
             status = "draining"
         else:
             status = "ready" if any(model["ready"] for model in models.values()) else "no_usable_engine"
-        told = {"status": status, "models": models}
+        told = {"status": status, "models": models, "limits": self.limits()}
         if status == "ready":
             self.lifecycle.asked()
             return JSONResponse(told)

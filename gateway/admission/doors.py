@@ -32,9 +32,13 @@ class Store(Protocol):
     """Where limits are kept that several gateways share."""
 
     instances: int
+    here: bool
 
     def limits(self, key: str, allowed: Allowance) -> SharedLimits:
         """Return the limits of a key."""
+
+    async def run(self) -> None:
+        """Keep in touch, until cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,18 @@ class Doors:
         """Say whether any request is inside or waits."""
         return any(map(_used, self._doors.values()))
 
+    def kept(self) -> str:
+        """Say where limits are counted."""
+        return "in memory" if self._store is None else "shared" if self._store.here else "in parts: Redis is away"
+
     async def run(self) -> None:
-        """Keep the queues moving, until cancelled."""
+        """Keep the queues moving, and in touch with the store, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self._store is not None:
+                group.create_task(self._store.run())
+            group.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._widen(now := loop.time())

@@ -156,16 +156,24 @@ class Limits:
             return Ticket(self, None, 0, None, [])
         self._forget(now)
         tokens = allowed.bounded(tokens)
-        day = self._within_budgets(now, tokens) if allowed[3:] != (None, None) else None
+        if allowed[3:] != (None, None):
+            self._check_budgets(now, tokens)
         if allowed.rpm is not None and self._requests >= allowed.rpm:
             raise self._told(allowance.too_many_requests(allowed, self._wait(now, tokens)), now)
         if allowed.tpm is not None and self._tokens + tokens > allowed.tpm:
             raise self._told(allowance.too_many_tokens(allowed, tokens, self._wait(now, tokens)), now)
+        ticket = self.admit(now, tokens)
+        ticket.headers = allowance.told(allowed, self._standing(now))
+        return ticket
+
+    def admit(self, now: float, tokens: int) -> Ticket:
+        """Count a request that somebody else has admitted."""
+        self._forget(now)
         self.in_flight += 1
-        moment = self.count(now, 1, tokens)
-        if day is not None:
-            self.budgets.add(tokens, day)
-        return Ticket(self, moment, tokens, day, allowance.told(allowed, self._standing(now)))
+        today = self.budgets.turn() if self.allowed[3:] != (None, None) else None
+        if today is not None:
+            self.budgets.add(tokens, today)
+        return Ticket(self, self.count(now, 1, tokens), tokens, today, [])
 
     def _told(self, failure: RateLimited, now: float) -> RateLimited:
         """Let the refusal say how the key stands."""
@@ -192,17 +200,16 @@ class Limits:
         moment.tokens -= tokens
         self._tokens -= tokens
 
-    def _within_budgets(self, now: float, tokens: int) -> tuple[int, int]:
-        """Return which day and month it is. Raises RateLimited."""
+    def _check_budgets(self, now: float, tokens: int) -> None:
+        """Raise RateLimited where a budget does not hold the tokens any more."""
         allowed, budgets = self.allowed, self.budgets
-        today = budgets.turn()
+        budgets.turn()
         if allowed.tokens_per_month is not None and budgets.month + tokens > allowed.tokens_per_month:
             wait = allowance.until_next_month(budgets.now())
             raise self._told(allowance.spent(allowed.tokens_per_month, "month", tokens, wait), now)
         if allowed.tokens_per_day is not None and budgets.day + tokens > allowed.tokens_per_day:
             wait = allowance.until_tomorrow(budgets.now())
             raise self._told(allowance.spent(allowed.tokens_per_day, "day", tokens, wait), now)
-        return today
 
     def _standing(self, now: float) -> Standing:
         allowed, moments, budgets = self.allowed, self._moments, self.budgets

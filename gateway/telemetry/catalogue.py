@@ -142,11 +142,10 @@ MIRROR_REQUESTS = Metric(
 )
 MIRROR_SECONDS = Metric("sluice_mirror_seconds_total", _COUNTER, "Time that these took.", ("engine", "side"))
 MIRROR_TOKENS = Metric("sluice_mirror_tokens_total", _COUNTER, "Tokens of their answers.", ("engine", "side"))
-LIMITS_SHARED = Metric(
-    "sluice_limits_shared",
+LIMITS_AWAY = Metric(
+    "sluice_limits_redis_away",
     _GAUGE,
-    "1 while limits are counted in Redis, 0 while it is away and each process goes on with its share.",
-    ("worker",),
+    "1 while Redis is away and a process goes on with its share of the limits, 0 while all count there.",
     across="max",
 )
 LOG_LINES_DROPPED = Metric(
@@ -163,7 +162,7 @@ BUILD_INFO = Metric("sluice_build_info", _GAUGE, "Always 1; the label names the 
 
 CATALOGUE = (
     *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, QUEUE_DEPTH, TOKENS, TTFT, CHUNK_GAP, PHASE_SECONDS),
-    *(KEY_TOKENS, RESERVED, CAPACITY, LIMITS_SHARED),
+    *(KEY_TOKENS, RESERVED, CAPACITY, LIMITS_AWAY),
     *(PLUGIN_RUNS, PLUGIN_SECONDS, BLOCKS, HITS, RELOADS, CONFIG_VERSION, ENGINE_UP, ENGINE_IN_FLIGHT),
     *(MIRROR_REQUESTS, MIRROR_SECONDS, MIRROR_TOKENS),
     *(LIST_ENTRIES, LIST_VERSION),

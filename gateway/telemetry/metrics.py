@@ -162,9 +162,9 @@ class Metrics:
         self._view[self._slot(catalogue.RESERVED, name)] = tokens
         self._view[self._slot(catalogue.CAPACITY, name)] = capacity or 0
 
-    def limits_shared(self, worker: int, shared: bool) -> None:
-        """Say whether limits are counted in Redis."""
-        self._view[self._slot(catalogue.LIMITS_SHARED, str(worker))] = shared
+    def limits_shared(self, shared: bool) -> None:
+        """Say whether limits are counted in Redis, where they are to be."""
+        self._view[self._slot(catalogue.LIMITS_AWAY)] = not shared
 
     def engine_up(self, name: str, up: bool) -> None:
         """Say whether an engine is in use."""

@@ -50,6 +50,7 @@ async def test_ready_tells_of_each_model(path: str) -> None:
             "m": {"ready": True, "engines": {"m-0": True, "m-1": False}},
             "n": {"ready": False, "engines": {"n-0": False}},
         },
+        "limits": "in memory",
     }
 
 

@@ -34,7 +34,7 @@ def test_room_is_given_at_once_and_in_requests_and_tokens() -> None:
     assert not waits.inside
     assert (gate.in_flight, gate.tokens, gate.depth) == (1, 60, 1)
     first.leave(1.0)
-    assert waits.inside
+    assert inside([waits])
     assert (gate.in_flight, gate.tokens, gate.depth) == (1, 50, 0)
 
 
@@ -44,7 +44,7 @@ def test_a_request_larger_than_the_whole_passes_alone() -> None:
     small, large = gate.enter(0.0, 10), gate.enter(0.0, 500)
     assert not large.inside
     small.leave(1.0)
-    assert large.inside
+    assert inside([large])
     assert not gate.enter(1.0, 1).inside
 
 
@@ -56,14 +56,14 @@ def test_who_does_not_fit_is_not_overtaken_by_smaller_ones() -> None:
     assert not large.inside
     assert not small.inside
     large.leave(1.0)
-    assert small.inside  # what it stood behind has left
+    assert inside([small])  # what it stood behind has left
 
 
 def test_the_lower_number_goes_first_and_batch_last() -> None:
     gate, (holder,) = full()
     ranks = [BATCH, Rank(priority=5), Rank(batch=True, priority=-9), FIRST, Rank(priority=-1)]
     places = [gate.enter(0.0, 1, rank=rank) for rank in ranks]
-    order = []
+    order = list[int]()
     leaves = holder
     while len(order) < len(places):
         leaves.leave(1.0)
