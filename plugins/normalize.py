@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import Field
@@ -19,6 +20,10 @@ _unwanted = re.compile(
 _control = re.compile(f"[{_CONTROLS}]").search
 _deleted = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
 
+#: A fenced block of code, to its end or the text's: a full-width character in it is meant as it stands.
+_fenced = re.compile(r"(`{3,}|~{3,})[^\n]*\n.*?(?:\n[ ]{0,3}\1|\Z)", re.DOTALL)
+_FENCES = ("```", "~~~")
+
 _KEPT = "，！？（）：；"
 _table = {0x3000: " "} | {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)}
 
@@ -28,6 +33,9 @@ class NormalizeOptions(Options):
 
     width: Literal["half", "off"] = Field(default="half", description="U+FF01 to U+FF5E and U+3000 to half width")
     keep_punctuation: bool = Field(default=False, description=f"leave {_KEPT} in full width")
+    code_blocks: Literal["keep", "normalize"] = Field(
+        default="keep", description="full-width characters in fenced blocks of code: leave them, or write them too"
+    )
     control_characters: bool = Field(default=True, description="take them out, but for tab and line ends")
 
 
@@ -39,24 +47,35 @@ class Normalize(Plugin):
 
     def __init__(self, options: NormalizeOptions) -> None:
         super().__init__(options)
-        self._narrow = _Narrower(_KEPT if options.keep_punctuation else "") if options.width == "half" else None
+        self._narrow = Narrower(_KEPT if options.keep_punctuation else "") if options.width == "half" else None
 
     def on_request(self, exchange: Exchange) -> None:
         """Rewrite every text that needs it."""
         reading = exchange.reading()
-        if self._narrow is not None and not reading.text.isascii():
+        code = self.options.code_blocks == "keep" and any(fence in reading.text for fence in _FENCES)
+        if self._narrow is not None and not code and not reading.text.isascii():
             narrowed = self._narrow.marks(reading.text)
             if narrowed is not reading.text:
                 reading = _put(exchange, narrowed)
-        if reading.ordinary:
+        if reading.ordinary and not code:
             return
         for text in exchange.texts():
             plain = text.text
             if self._narrow is not None:  # first: a full-width bracket may begin an escape sequence
-                plain = self._narrow.all(plain)
+                plain = _outside_code(plain, self._narrow.all) if code else self._narrow.all(plain)
             if self.options.control_characters:
                 plain = without_controls(plain)
             text.replace(plain)
+
+
+def _outside_code(text: str, rewrite: Callable[[str], str]) -> str:
+    """Rewrite what of a text stands in no fenced block of code."""
+    pieces: list[str] = []
+    done = 0
+    for block in _fenced.finditer(text):
+        pieces += [rewrite(text[done : block.start()]), block[0]]
+        done = block.end()
+    return "".join([*pieces, rewrite(text[done:])])
 
 
 def _put(exchange: Exchange, joined: str) -> Reading:
@@ -69,7 +88,7 @@ def _put(exchange: Exchange, joined: str) -> Reading:
     return exchange.reading()
 
 
-class _Narrower:
+class Narrower:
     """Writes full-width characters in half width, all but some."""
 
     def __init__(self, kept: str) -> None:

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gateway.testing import play
 from plugins.normalize import Normalize
 from tests.plugins.exchanges import chat, contents
+from tests.plugins.pages import example
 
 
 def normalized(text: Any, **options: Any) -> Any:
@@ -69,3 +71,50 @@ def test_every_text_part_is_rewritten_and_nothing_beside_it() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Normalize.Options.model_validate(options)
+
+
+CODE = '改一下（谢谢）：\n```python\nprint（"你好，世界！"）\x1b[0m\n```\n然后，好吗？'
+
+
+def test_code_in_a_fenced_block_keeps_its_characters() -> None:
+    assert normalized(CODE) == '改一下(谢谢):\n```python\nprint（"你好，世界！"）\n```\n然后,好吗?'
+    assert normalized(CODE, code_blocks="normalize") == '改一下(谢谢):\n```python\nprint("你好,世界!")\n```\n然后,好吗?'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("~~~\n（a）\n~~~（b）", "~~~\n（a）\n~~~(b)"),
+        ("````\n```\n（a）\n````（b）", "````\n```\n（a）\n````(b)"),
+        ("```\n（never closed）", "```\n（never closed）"),
+        ("say ```（a）``` inline", "say ```(a)``` inline"),
+        ("（a）``（b）``", "(a)``(b)``"),
+    ],
+)
+def test_what_is_a_block_and_what_is_not(text: str, expected: str) -> None:
+    assert normalized(text) == expected
+
+
+async def test_the_example_on_its_page_is_true() -> None:
+    options, (asked, sent, answer) = example("normalize")
+    said = answer["choices"][0]["message"]["content"]
+    played = await play(Normalize(Normalize.Options.model_validate(options)), asked, said)
+    assert played.request == sent
+    assert played.shown == said
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "sent"),
+    [
+        ("/v1/responses", {"input": "Ａ", "instructions": "１"}, {"input": "A", "instructions": "1"}),
+        (
+            "/v1/messages",
+            {"system": "Ａ", "messages": [{"role": "user", "content": [{"type": "text", "text": "１"}]}]},
+            {"system": "A", "messages": [{"role": "user", "content": [{"type": "text", "text": "1"}]}]},
+        ),
+        ("/v1/completions", {"prompt": ["Ａ", "１"]}, {"prompt": ["A", "1"]}),
+    ],
+)
+async def test_every_route_is_rewritten(route: str, body: dict[str, Any], sent: dict[str, Any]) -> None:
+    played = await play(Normalize(Normalize.Options()), {"model": "m", "stream": False, **body}, "a", route=route)
+    assert played.request == {"model": "m", "stream": False, **sent}
