@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from gateway.sdk import Blocked, Edit
 from plugins.sensitive_words.cover import Cover, covers
-from plugins.sensitive_words.fold import TABLE
-from plugins.sensitive_words.matcher import NOTHING, Found, Matcher, Scan
+from plugins.sensitive_words.matcher import Found, Matcher, Scan
+from plugins.sensitive_words.skeleton import TABLE
 from plugins.sensitive_words.wordlist import ANYONE, Asker
 
 _REMEMBERED = 24_576  # states and moves; then everything is forgotten at once
@@ -35,7 +35,7 @@ class State:
 
     __slots__ = ("before", "held", "moves", "released", "tails")
 
-    def __init__(self, held: str, before: int) -> None:
+    def __init__(self, held: str, before: str) -> None:
         self.held, self.before = held, before
         self.moves: dict[str, tuple[str | None, State]] = {}
         self.tails: Sequence[str] | None = None
@@ -47,10 +47,10 @@ class States:
 
     def __init__(self, matcher: Matcher) -> None:
         self.matcher = matcher
-        self._states: dict[tuple[str, int], State] = {}
+        self._states: dict[tuple[str, str], State] = {}
         self._moves = 0
 
-    def at(self, held: str, before: int) -> State:
+    def at(self, held: str, before: str) -> State:
         """Return the shared state."""
         state = self._states.get((held, before))
         if state is None:
@@ -77,7 +77,7 @@ class States:
             state.tails, before = known
             state.released = self.at("", before)
         first = TABLE[ord(text[0])]
-        if len(first) != 1 or any(self.matcher.begins(tail + first) for tail in state.tails or ()):
+        if len(first) != 1 or first in " -" or any(self.matcher.begins(tail + first) for tail in state.tails or ()):
             return None
         return state.released
 
@@ -110,7 +110,7 @@ class WordFilter:
 
     def __init__(self, states: States, report: Report, *, asker: Asker = ANYONE, mask: str = "*") -> None:
         self._states, self._report, self._asker, self._mask = states, report, asker, mask
-        self._state = states.at("", NOTHING)
+        self._state = states.at("", "")
         self._fed = 0
         self._carried = _CLEAN
 

@@ -102,7 +102,7 @@ class Source:
         core = text.strip()
         inside_left, inside_right = core.startswith("*"), core.endswith("*")
         bare = _without_edges(core.strip("*"))
-        word, _ = fold(bare)
+        word = fold(bare)
         if not word or all(unicodedata.category(character) in _EDGES for character in word):
             self._odd["blank or without a letter: skipped"].append(number)
             return None

@@ -7,6 +7,7 @@ import random
 
 from hypothesis import strategies as st
 
+from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.wordlist import Entry, Scope, Source
 
 ALPHABET = "abAs1.9 -，…\n赌博大麻烦\u200b\0ßﬃﬀİ㎏ée\u0301かが\u3099ｶ\U000e0041"
@@ -24,6 +25,19 @@ SMALL = (
     "1.a",
     "a，赌",
     "İi\u200b",
+    *("赌博 。", "赌博，-\n", "赌賭\u200b博 ", "赌a -", "ab -", "a1 .-", "69.-", "shit -.", "aab-", "ab'’c"),
+    *("abаb", "ab аи", "сор и", "α ba", "s\u0336h\u0301it", "éa\u0301\u0302\u0303b", "ab\u0327c "),
+    *("a🇦🇧b", "a☭b ", "ai x", "赌博!?！"),
+)
+FOLDINGS = (
+    *[Folding()] * 4,
+    *(
+        Folding(max_skip=0),
+        Folding(max_skip=1),
+        Folding(confusables=False),
+        Folding(repeats=True),
+        Folding(pinyin=True),
+    ),
 )
 
 

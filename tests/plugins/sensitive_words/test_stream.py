@@ -14,7 +14,7 @@ from plugins.sensitive_words.matcher import Found, Matcher
 from plugins.sensitive_words.stream import States, WordFilter
 from plugins.sensitive_words.wordlist import ANYONE, Asker, Entry, Source
 from tests.plugins.sensitive_words.reference import Verdict, judge
-from tests.plugins.sensitive_words.strategies import ALPHABET, SMALL, cases, cut, random_entries
+from tests.plugins.sensitive_words.strategies import ALPHABET, FOLDINGS, SMALL, cases, cut, random_entries
 
 
 def words(*given: str | tuple[str, str]) -> list[Entry]:
@@ -70,9 +70,10 @@ def stream(pieces: Sequence[str], states: States, asker: Asker = ANYONE) -> tupl
 @given(st.data())
 def test_any_split_of_any_text_equals_the_whole_as_the_obvious_way_sees_it(data: st.DataObject) -> None:
     its, text = data.draw(cases())
-    states = States(Matcher(its))
+    folding = data.draw(st.sampled_from(FOLDINGS))
+    states = States(Matcher(its, folding))
     for asker in (Asker("team-a"), Asker(model="m"), ANYONE):
-        expected = judge(text, its, asker)
+        expected = judge(text, its, asker, folding)
         for pieces in ([text], list(text), data.draw(cut(text))):
             assert stream(pieces, states, asker)[0] == expected, (its, pieces)
 
@@ -80,15 +81,15 @@ def test_any_split_of_any_text_equals_the_whole_as_the_obvious_way_sees_it(data:
 @pytest.mark.parametrize("alphabet", [*SMALL, ALPHABET])
 def test_what_is_remembered_of_one_stream_never_changes_another(alphabet: str) -> None:
     rng = random.Random(alphabet)
-    for _ in range(12):
+    for folding in FOLDINGS:
         its = random_entries(rng, alphabet)
-        states = States(Matcher(its))
-        for _ in range(60):
+        states = States(Matcher(its, folding))
+        for _ in range(40):
             text = "".join(rng.choices(alphabet, k=rng.randint(1, 14)))
             edges = sorted(rng.choices(range(len(text) + 1), k=4))
             pieces = [text[start:end] for start, end in zip([0, *edges], [*edges, len(text)], strict=True)]
             asker = rng.choice([Asker("team-a"), Asker(model="m"), ANYONE])
-            assert stream(pieces, states, asker)[0] == judge(text, its, asker), (its, pieces)
+            assert stream(pieces, states, asker)[0] == judge(text, its, asker, folding), (its, folding, pieces)
 
 
 @pytest.mark.parametrize("pieces", [["for", "bidden", "zeb", "ra!"], ["赌", "博"], ["see 赌\u200b", "\u200b", "博"]])
@@ -136,6 +137,9 @@ def test_text_is_held_only_while_an_entry_may_have_begun() -> None:
         ("我赌", "我"),
         ("博", ""),
         ("物馆", "赌博物馆"),
+        ("赌，", ""),
+        ("的赌。", "赌，的"),
+        ("博", "赌。博"),
         ("s", ""),
         (" s", "s "),
         ("hip", "ship"),
@@ -162,7 +166,11 @@ def test_the_text_held_is_bounded() -> None:
     for _ in range(1000):
         assert channel.feed("\u200b") == ("", ())
     with pytest.raises(Blocked, match="held_too_long"):
-        channel.feed("\u200b" * 100)
+        channel.feed("\u200b" * 200)
+    channel = WordFilter(States(Matcher(words("赌博"))), lambda _: None)
+    channel.feed("赌")
+    shown = "".join(channel.feed(" ")[0] for _ in range(70))
+    assert shown.startswith("赌" + " " * 64), "a run of one sign skips up to 64"
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

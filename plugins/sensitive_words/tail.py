@@ -1,0 +1,136 @@
+"""What the end of a text means for what comes after it: entries that may have begun, and what stands before."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from plugins.sensitive_words.fold import WORD
+from plugins.sensitive_words.gaps import LONGEST, between, gap
+from plugins.sensitive_words.skeleton import Copy
+from plugins.sensitive_words.writing import foreign_word_before
+
+#: A letter of a script that looks like no Latin one, to stand for a word that has some.
+_FOREIGN = {"CYRILLIC": "и", "GREEK": "ψ", "ARMENIAN": "ֆ", "GEORGIAN": "კ"}
+_ARTICLES = "ai"
+
+
+class Beginnings:
+    """Answers whether letters are the beginning of an entry that goes on."""
+
+    __slots__ = ("_firsts", "_pairs", "_words")
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = sorted(set(words))
+        self._firsts = {word[0] for word in self._words if len(word) > 1}
+        self._pairs = {word[:2] for word in self._words if len(word) > 2}
+
+    def __contains__(self, letters: str) -> bool:
+        if len(letters) == 1:
+            return letters in self._firsts
+        if letters[:2] not in self._pairs:
+            return False
+        after = bisect_right(self._words, letters)
+        return len(letters) == 2 or (after < len(self._words) and self._words[after].startswith(letters))
+
+    def begins(self, letters: str) -> bool:
+        """Does some entry begin with letters, or is it them?"""
+        after = bisect_left(self._words, letters)
+        return after < len(self._words) and self._words[after].startswith(letters)
+
+
+class Tail:
+    """Answers where the first entry may have begun that a text's end cuts off."""
+
+    __slots__ = ("_anywhere", "_at_words", "_gapped", "_longest", "_max_skip", "_mixed")
+
+    def __init__(self, anywhere: Iterable[str], at_words: Iterable[str], max_skip: int, *, gapped: bool) -> None:
+        everywhere, bounded = list(anywhere), list(at_words)
+        self._anywhere, self._at_words = Beginnings(everywhere), Beginnings(bounded)
+        self._longest = max(map(len, (*everywhere, *bounded)), default=0)
+        self._max_skip, self._gapped = max_skip, gapped
+        #: Letters of scripts with spaces and of others in one entry: then spaces may follow the former.
+        self._mixed = any(len({letter in WORD for letter in word}) > 1 for word in everywhere)
+
+    def begins(self, letters: str) -> bool:
+        """Is there an entry that begins with these letters, or is them?"""
+        return self._anywhere.begins(letters) or self._at_words.begins(letters)
+
+    def alive(self, copy: Copy) -> int:
+        """Return the index of the first letter with which an entry may have begun, or the number of letters."""
+        letters = copy.letters
+        size = len(letters)
+        places = self._last_letters(letters)
+        shown = "".join([letters[place] for place in places])
+        for index, place in enumerate(places):
+            tail = shown[index:]
+            joined = place > 0 and letters[place - 1] in WORD
+            if (tail in self._anywhere or (not joined and tail in self._at_words)) and (
+                size - place == len(tail) or self._may_go_on(copy, places[index:])
+            ):
+                return place
+        return size
+
+    def tails(self, copy: Copy) -> list[str]:
+        """Return all that an entry may have begun with at the end."""
+        shown = "".join([copy.letters[place] for place in self._last_letters(copy.letters)])
+        return [shown[index:] for index in range(len(shown)) if self.begins(shown[index:])]
+
+    def _last_letters(self, letters: str) -> list[int]:
+        places: list[int] = []
+        skipped, at = 0, len(letters)
+        while at and len(places) < self._longest - 1:
+            at -= 1
+            if letters[at] in " -":
+                skipped += 1
+                if skipped > LONGEST + 1:
+                    break
+            else:
+                places.append(at)
+                skipped = 0
+        return places[::-1]
+
+    def _may_go_on(self, copy: Copy, places: Sequence[int]) -> bool:
+        """May separators stand where they do? In doubt yes: then a little more text is held."""
+        letters, previous = copy.letters, places[0]
+        alone = True
+        spaces = False
+        for place in (*places[1:], len(letters)):
+            run = between(copy, previous + 1, place)
+            last = place == len(letters)
+            latin = letters[previous] in WORD and (not self._mixed if last else letters[place] in WORD)
+            if run:
+                judged = gap(run, self._max_skip, latin=latin, digits=False)
+                if not (judged.opens if last else judged.spelled) and not (self._gapped and run.count("\n") <= 1):
+                    return False
+                spaces = spaces or (latin and (" " in run or "\n" in run))
+            elif latin and not last:
+                alone = False
+            previous = place
+        return alone or not spaces or self._gapped or letters[places[0]] not in WORD
+
+
+def context(copy: Copy, end: int) -> str:
+    """Return what matters of the letters before ``end`` for what comes after: something short that is read alike."""
+    letters = copy.letters
+    at = end
+    while at and letters[at - 1] in " -" and end - at <= LONGEST:
+        at -= 1
+    if not at or end - at > LONGEST or letters[at - 1] not in WORD:
+        return ""
+    run = between(copy, at, end)
+    alone = at == 1 or letters[at - 2] not in WORD
+    last = letters[at - 1]
+    script = foreign_word_before(copy, end)
+    if copy.runs:  # a letter that stands for others would join a run of its own kind
+        others = [*([_FOREIGN[script], "ф"] if script in _FOREIGN else []), "x", "y"]
+        return ("" if alone else next(other for other in others if other != last)) + last + run
+    if script:
+        foreign = _FOREIGN.get(script, last)
+        return (foreign if alone else foreign * 2) + (" " if run and not alone else run)
+    stands = "1" if last.isdecimal() else "a" if last in _ARTICLES else "x"
+    if not run:
+        return stands if alone else stands * 2
+    if alone:
+        return stands + run
+    return stands * 2 + run if run == "." and stands == "1" else ""

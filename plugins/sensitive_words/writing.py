@@ -1,0 +1,167 @@
+"""Whether the letters of what looks like an entry are its own: their marks, their script, how often they repeat."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+from plugins.sensitive_words.fold import WORD, fold
+from plugins.sensitive_words.folding import Folding
+from plugins.sensitive_words.forms import Form
+from plugins.sensitive_words.gaps import LONGEST, Barriers
+from plugins.sensitive_words.skeleton import OVERLAYS, Copy, Letter, is_mark, most_marked, spelling
+from plugins.sensitive_words.tables import LOOKALIKES
+
+_NEIGHBOUR = 32  # letters of the next word that say whether it is ordinary text of another script
+
+
+class Place(NamedTuple):
+    """Where in a copy something looks like a form. ``final``: no more text will come."""
+
+    copy: Copy
+    start: int
+    end: int
+    final: bool
+    barriers: Barriers
+
+
+def span(place: Place) -> tuple[int, int]:
+    """Return the code points of the text that the word is, marks on its last letter included."""
+    copy = place.copy
+    start, end = copy.places[place.start], copy.lasts[place.end - 1] + 1
+    if not copy.same and copy.letters[place.end - 1] in WORD:
+        while end < len(copy.text) and is_mark(copy.text[end]):
+            end += 1
+    return start, end
+
+
+def written(form: Form, place: Place, folding: Folding) -> bool | None:
+    """Is the word written as one that counts? None if that depends on the word that comes after."""
+    if form.counts is not None and not _long_enough(form.counts, place):
+        return False
+    if form.rule.action == "allow":
+        return _literal(form, place)
+    if (place.copy.same or not form.spaced) and form.letters is None:
+        return True
+    return _as_written(form, place, folding)
+
+
+def _long_enough(counts: Sequence[int], place: Place) -> bool:
+    """Is each run of a letter at least as long as the entry's?"""
+    copy, start, end, *_ = place
+    runs = [copy.runs[index] for index in range(start, end) if copy.letters[index] not in " -"]
+    return all(run >= count for run, count in zip(runs, counts, strict=True))
+
+
+def _literal(form: Form, place: Place) -> bool:
+    """Is it the entry as it is written, but for width and case?"""
+    start, end = span(place)
+    its = place.copy.text[start:end]
+    return fold(its) == form.word and all(map(fold, its))
+
+
+def _as_written(form: Form, place: Place, folding: Folding) -> bool | None:
+    """Do marks and look-alikes of other scripts not make another word of it?"""
+    copy, start, end, *_ = place
+    first, last = copy.places[start], copy.lasts[end - 1]
+    after = last + 1
+    while after < len(copy.text) and not copy.same and (not fold(copy.text[after]) or is_mark(copy.text[after])):
+        after += 1
+    spelled = spelling(copy.text[first:after])
+    if copy.runs:
+        spelled = [most_marked(list(run)) if one not in " -" else next(run) for one, run in groupby(spelled, _read_as)]
+    spelled = [one for one in spelled if one.read_as not in " -"]
+    before, skipped = start, 0  # letters that the first code point has before the word begins
+    while before and copy.lasts[before - 1] == first:
+        before -= 1
+        skipped += copy.letters[before] not in " -"
+    spelled = spelled[skipped:]
+    size = len(form.key)
+    own: Sequence[Letter] = form.letters or [Letter(one, one, "", one) for one in form.key]
+    pairs = list(zip(spelled[:size], own, strict=False))
+    if not form.pinyin and not _marks_allow(pairs):
+        return False
+    foreign = [one for one, its in pairs if one.letter != its.letter]
+    return _script_rule(place, [one for one, _ in pairs], foreign) if foreign and folding.confusables else not foreign
+
+
+def _read_as(letter: Letter) -> str:
+    return letter.read_as
+
+
+def _marks_allow(pairs: Sequence[tuple[Letter, Letter]]) -> bool:
+    """Are the marks the entry's, or decoration: strokes through letters, heaps of marks, a mark on every letter?"""
+    spaced = [(one.marks, its.marks) for one, its in pairs if its.letter in WORD]
+    if all(marks == own for marks, own in spaced):
+        return True
+    bare = [tuple("".join(mark for mark in marks if mark not in OVERLAYS) for marks in pair) for pair in spaced]
+    if all(marks == own for marks, own in bare):
+        return True
+    if any(len(marks) >= len(own) + 3 for marks, own in bare):
+        return True
+    return len(spaced) >= 3 and all(marks for marks, _ in spaced)
+
+
+def _script_rule(place: Place, written: Sequence[Letter], foreign: Sequence[Letter]) -> bool | None:
+    """May look-alikes count: are scripts mixed, or is a whole word of another script made of nothing else?
+
+    The latter not between words of that script which have letters of their own: сор is a word among Russian ones.
+    """
+    scripts = {_script(one.letter) for one in written if one.letter in WORD and not one.letter.isdecimal()}
+    if len(scripts) > 1:
+        return True
+    if len(written) < 3 or "LATIN" in scripts or not all(one.raw in LOOKALIKES for one in foreign):
+        return False
+    letters, start, end = place.copy.letters, place.start, place.end
+    if (start and letters[start - 1] in WORD) or (end < len(letters) and letters[end] in WORD):
+        return False
+    script = scripts.pop()
+    if foreign_word_before(place.copy, start) == script:
+        return False
+    return _no_foreign_word_after(place, script)
+
+
+@lru_cache(4096)
+def _script(letter: str) -> str:
+    return "LATIN" if letter.isascii() else unicodedata.name(letter, "?").split(" ", 1)[0]
+
+
+def _own_letter(copy: Copy, index: int) -> str:
+    """Return the script of a letter that looks like no Latin one, else nothing."""
+    letter, raw = copy.letters[index], copy.text[copy.places[index]]
+    if copy.same or raw in LOOKALIKES or letter.isdecimal() or not raw.isalpha():
+        return ""
+    script = _script(raw)
+    return "" if script == "LATIN" else script
+
+
+def foreign_word_before(copy: Copy, start: int) -> str:
+    """Return the script of the word before, if it has letters that look like no Latin ones."""
+    letters = copy.letters
+    at = start
+    while at and letters[at - 1] in " -" and start - at <= LONGEST:
+        at -= 1
+    first = at
+    while at and letters[at - 1] in WORD and first - at < _NEIGHBOUR:
+        at -= 1
+        if script := _own_letter(copy, at):
+            return script
+    return ""
+
+
+def _no_foreign_word_after(place: Place, script: str) -> bool | None:
+    copy, _, end, final, _ = place
+    letters = copy.letters
+    at = end
+    while at < len(letters) and letters[at] in " -" and at - end <= LONGEST:
+        at += 1
+    first = at
+    while at < len(letters) and letters[at] in WORD and at - first < _NEIGHBOUR:
+        if _own_letter(copy, at) == script:
+            return False
+        at += 1
+    cut_off = at == len(letters) and at - end <= LONGEST + _NEIGHBOUR
+    return None if cut_off and not final else True

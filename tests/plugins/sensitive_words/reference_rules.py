@@ -1,0 +1,207 @@
+"""How the reference reads a text, and the policy's rules for what stands between and around letters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from plugins.sensitive_words.fold import WORD, fold_character
+from plugins.sensitive_words.skeleton import OVERLAYS, Letter, is_mark, spelling
+from plugins.sensitive_words.tables import LOOKALIKES
+
+
+class Unit(NamedTuple):
+    """A letter or a separator of a text."""
+
+    read_as: str  # a small letter; for separators the sign itself, narrow
+    letter: str  # before look-alikes are taken for Latin letters
+    marks: str
+    raw: str
+    first: int  # code point
+    last: int
+    run: int  # letters in the run, where repeats count once
+
+    @property
+    def separates(self) -> bool:
+        return not self.letter
+
+    @property
+    def in_word(self) -> bool:
+        return self.read_as in WORD and not self.separates
+
+
+def sign(letter: Letter) -> str:
+    if letter.raw in "\n\x0b\x0c\x85\u2028\u2029":
+        return "\n"
+    if letter.raw.isspace():
+        return "\r" if letter.raw == "\r" else " "
+    if letter.raw in "'’‘`´ʼ":
+        return "'"
+    narrow = unicodedata.normalize("NFKC", letter.raw)
+    return narrow if len(narrow) == 1 else "…" if letter.raw == "…" else "-"
+
+
+def units(text: str, *, repeats: bool) -> list[Unit]:
+    """Read a text."""
+    read: list[Unit] = []
+    for at, character in enumerate(text):
+        if fold_character(character) and all(map(is_mark, fold_character(character))):
+            if read:
+                read[-1] = read[-1]._replace(marks=read[-1].marks + fold_character(character))
+            continue
+        for one in spelling(character):
+            if one.read_as in " -":
+                read.append(Unit(sign(one), "", one.marks, one.raw, at, at, 1))
+            else:
+                read.append(Unit(one.read_as, one.letter, one.marks, one.raw, at, at, 1))
+    return once(read) if repeats else read
+
+
+def once(read: list[Unit]) -> list[Unit]:
+    """Let runs of one letter count once, with the most marks that one of them has."""
+    runs: list[Unit] = []
+    for unit in read:
+        last = runs[-1] if runs else unit
+        if runs and not unit.separates and last.read_as == unit.read_as:
+            most = max(last, unit, key=lambda one: len(one.marks))
+            runs[-1] = most._replace(first=last.first, last=unit.last, run=last.run + 1)
+        else:
+            runs.append(unit)
+    return runs
+
+
+def skips(run: str, most: int) -> bool:
+    """DESIGN's rule for a run of separators, as it is written there."""
+    if not run:
+        return True
+    if most == 0 or run.count("\n") > 1:
+        return False
+    if len(set(run)) == 1 and 2 <= len(run) <= 64:
+        return True
+    return len(run) <= most and not re.search("[。.!?;]", run)
+
+
+def of(signs: Iterable[Unit]) -> str:
+    return re.sub("\r\n?", "\n", "".join(one.read_as for one in signs))
+
+
+class Match(NamedTuple):
+    """Letters of a text that are an entry's, and the runs between them."""
+
+    at: list[int]
+    runs: list[str]
+
+
+def walk(read: list[Unit], start: int, key: str) -> Match | None:
+    """Match the letters of a key from a unit on, whatever separates them."""
+    at: list[int] = []
+    runs: list[str] = []
+    signs: list[Unit] = []
+    for index in range(start, len(read)):
+        if read[index].separates:
+            signs.append(read[index])
+            continue
+        run, signs = of(signs), []
+        if read[index].read_as != key[len(at)]:
+            return None
+        if at:
+            runs.append(run)
+        at.append(index)
+        if len(at) == len(key):
+            return Match(at, runs)
+    return None
+
+
+def latin_gaps(read: list[Unit], match: Match, most: int, own: list[bool]) -> tuple[bool, bool]:
+    """Do the runs between letters of words skip: as in a word with symbols, as in a word spelled out?"""
+    joined = spelled = True
+    for left, right, run, its_own in zip(match.at, match.at[1:], match.runs, own, strict=False):
+        one, other = read[left], read[right]
+        if its_own:
+            continue
+        if not (one.in_word and other.in_word):
+            joined, spelled = joined and skips(run, most), spelled and skips(run, most)
+            continue
+        digits = one.read_as.isdecimal() and other.read_as.isdecimal()
+        if run:
+            dotted = skips(run, most) or (run.count(".") == 1 and skips(run.replace(".", "-"), most))
+            spelled = spelled and dotted and not (digits and re.search("[.,]", run))
+        else:
+            spelled = False
+        apostrophe = "'" in run
+        numeric = digits and re.search("[ \n.,:/\\-–—−‐‑'’+=%×÷*·~_、]", run)
+        joined = joined and skips(run, most) and not re.search("[ \n]", run) and not apostrophe and not numeric
+    size = len(match.at)
+    decimal = all(read[at].read_as.isdecimal() for at in match.at)
+    return spelled and size >= (4 if decimal else 3), joined
+
+
+def alone(read: list[Unit], index: int) -> bool:
+    beside = [read[at] for at in (index - 1, index + 1) if 0 <= at < len(read)]
+    return read[index].in_word and not any(one.in_word for one in beside)
+
+
+def spelled_neighbours(read: list[Unit], match: Match, most: int) -> tuple[bool, bool]:
+    """Do single letters stand before and after a word that is spelled out, as if they were of it?"""
+    spaces = any(re.search("[ \n]", run) for run in match.runs)
+    told = []
+    for step, edge in ((-1, match.at[0]), (1, match.at[-1])):
+        index, signs = edge + step, []
+        while 0 <= index < len(read) and read[index].separates:
+            signs.append(read[index])
+            index += step
+        run = of(signs[::step])
+        good = len(signs) and (skips(run, most) or (run.count(".") == 1 and skips(run.replace(".", "-"), most)))
+        there = good and 0 <= index < len(read) and alone(read, index) and (spaces or not re.search("[ \n]", run))
+        article = step < 0 and there and read[index].read_as in "ai" and run.isspace()
+        told.append(bool(there and not article))
+    return told[0], told[1]
+
+
+def marks_hold(pairs: list[tuple[Unit, str]]) -> bool:
+    """Are the marks the entry's, or decoration?"""
+    strict = [(one.marks, own) for one, own in pairs]
+    loose = [tuple("".join(mark for mark in marks if mark not in OVERLAYS) for marks in pair) for pair in strict]
+    return (
+        all(marks == own for marks, own in strict)
+        or all(marks == own for marks, own in loose)
+        or any(len(marks) >= len(own) + 3 for marks, own in loose)
+        or (len(strict) >= 3 and all(marks for marks, _ in strict))
+    )
+
+
+def script(letter: str) -> str:
+    return "LATIN" if letter.isascii() else unicodedata.name(letter, "?").split(" ")[0]
+
+
+def own_letters(read: list[Unit], index: int, step: int) -> set[str]:
+    """The scripts of those letters of the next word that look like no Latin ones."""
+    index, skipped = index + step, 0
+    while 0 <= index < len(read) and read[index].separates:
+        index, skipped = index + step, skipped + 1
+    seen = set()
+    word = 0
+    while skipped <= 65 and 0 <= index < len(read) and read[index].in_word and word < 32:
+        one = read[index]
+        if one.raw not in LOOKALIKES and one.raw.isalpha() and not one.read_as.isdecimal():
+            seen.add(script(one.raw))
+        index, word = index + step, word + 1
+    return seen - {"LATIN"}
+
+
+def scripts_hold(read: list[Unit], match: Match, letters: list[str]) -> bool:
+    written = [read[at] for at in match.at]
+    foreign = [one for one, own in zip(written, letters, strict=True) if one.letter != own]
+    if not foreign:
+        return True
+    scripts = {script(one.letter) for one in written if one.in_word and not one.letter.isdecimal()}
+    if len(scripts) > 1:
+        return True
+    if len(written) < 3 or "LATIN" in scripts or any(one.raw not in LOOKALIKES for one in foreign):
+        return False
+    first, last = match.at[0], match.at[-1]
+    if (first and read[first - 1].in_word) or (last + 1 < len(read) and read[last + 1].in_word):
+        return False
+    return scripts.isdisjoint(own_letters(read, first, -1)) and scripts.isdisjoint(own_letters(read, last, 1))

@@ -1,0 +1,61 @@
+"""Marks and look-alikes: when another spelling is the same word, and when it is another word."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugins.sensitive_words.matcher import Matcher
+from plugins.sensitive_words.wordlist import Source
+
+
+def found(text: str, *words: str) -> list[str]:
+    entries = [Source("list", "mask").entry(word, number) for number, word in enumerate(words, 1)]
+    scan = Matcher(entry for entry in entries if entry is not None).scan(text)
+    return [text[start:end] for start, end, _ in scan.found]
+
+
+@pytest.mark.parametrize(
+    "text", ["cop", "соp", "сор", "СОР", "СoP", "сор!", "this сор is", "c\u0336o\u0336p\u0336", "cоp"]
+)
+def test_a_word_counts_where_scripts_are_mixed_or_all_is_alike(text: str) -> None:
+    assert len(found(text, "cop")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["не выноси сор из избы", "сор и пыль", "хор, сор", "мусор", "сорт", "сор — это пыль", "ни сор,\nни дым", "σoφός"],
+)
+def test_among_words_of_its_script_a_look_alike_is_ordinary_text(text: str) -> None:
+    if text == "хор, сор":  # the word before is made of nothing but look-alikes too
+        assert found(text, "cop") == ["сор"]
+    else:
+        assert found(text, "cop") == []
+
+
+def test_an_entry_of_another_script_counts_when_latin_letters_are_mixed_in() -> None:
+    assert found("сука cука сyка", "сука") == ["сука", "cука", "сyка"]
+    assert found("cyka", "сука") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "hit"),
+    [
+        *(
+            ("café", False),
+            ("cafe\u0301", False),
+            ("c\u0301a\u0301f\u0301e\u0301", True),
+            ("cafe\u0301\u0302\u0303", True),
+        ),
+        *(("c\u0338a\u0338f\u0338e", True), ("çåfé", False), ("ćáḟé", True), ("ƈafe", False)),
+    ],
+)
+def test_marks_make_another_word_unless_they_are_decoration(text: str, hit: bool) -> None:
+    assert found(text, "cafe") == ([text] if hit else [])
+
+
+def test_an_entrys_own_marks_have_to_be_there() -> None:
+    assert found("café cafe cafe\u0301 CAFÉ", "café") == ["café", "cafe\u0301", "CAFÉ"]
+
+
+def test_marks_on_the_last_letter_belong_to_the_span() -> None:
+    assert found("x s\u0336h\u0336i\u0336t\u0336 y", "shit") == ["s\u0336h\u0336i\u0336t\u0336"]
