@@ -51,9 +51,12 @@ def as_response(status: int, body: dict[str, Any]) -> dict[str, Any]:
     if (used := body.get("usage")) is not None:
         prompt, completion = used.get("prompt_tokens", 0), used.get("completion_tokens", 0)
         told["usage"] = {
-            "input_tokens": prompt, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": completion,
-            "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": prompt + completion,
-        }  # fmt: skip
+            "input_tokens": prompt,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": completion,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": prompt + completion,
+        }
     return {**told, "sluice": body["sluice"]} if "sluice" in body else told
 
 

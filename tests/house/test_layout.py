@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 #: Modules that have no test file of their own, and why. An entry that is no longer needed fails too.
 TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/__main__.py": "two lines: python -m gateway is sluice, which tests/gateway/test_cli.py runs",
+    "gateway/accounting.py": "what a relay notes: tests/gateway/test_relay.py and tests/system read it",
     "gateway/answering.py": "the second half of the data path: tests/gateway/test_relay.py and tests/system play both",
     "gateway/app.py": "wires the parts; every test of tests/system starts it",
     "gateway/attempt.py": "a relay's one try at an engine: tests/gateway/test_relay.py and tests/system play it",
@@ -25,8 +26,12 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/engine/failure.py": "an exception without behaviour",
     "gateway/engine/make_smollm2.py": "runs in the engine's environment; tests/system serves its model",
     "gateway/host.py": "what plugins ask for: tests/system/test_answer_plugins.py asks over sockets",
+    "gateway/letter.py": "what a relay sends: tests/system/test_responses.py reads it at the engine",
     "gateway/live.py": "values without behaviour",
+    "gateway/protocol/answer.py": "what whole answers share: test_surface.py asks it of each route",
+    "gateway/protocol/editing.py": "what editors share: the tests of all three play it",
     "gateway/record.py": "values without behaviour; every test of relay, metrics and log reads them",
+    "gateway/stored.py": "tests/system/test_responses.py asks for kept responses over sockets",
     "gateway/routes.py": "a few lines a route; tests/system/test_models.py and test_paths_and_headers.py ask them all",
 }
 
