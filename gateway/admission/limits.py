@@ -241,6 +241,6 @@ class Limits:
             used -= moment.tokens
             if (rpm is None or requests < rpm) and (tpm is None or used + tokens <= tpm):
                 free = moment.latest + WINDOW_S
-                wait = max(1, ceil(free - now))
-                return wait if now + wait >= free else wait + 1  # the subtraction may have rounded the wrong way
+                wait = max(1, ceil(free - now))  # the subtraction may have rounded either way
+                return wait + 1 if now + wait < free else wait - 1 if wait > 1 and now + wait - 1 >= free else wait
         return int(WINDOW_S)  # a limit of nought: it never passes

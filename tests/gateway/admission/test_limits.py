@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.admission.allowance import Allowance
@@ -47,6 +47,7 @@ def test_any_minute_holds_at_most_the_limit_of_reserved_tokens(tpm: int, steps: 
         assert sum(tokens for at, tokens in admitted[: i + 1] if end < at + WINDOW_S) <= tpm
 
 
+@example(rpm=None, tpm=1, steps=[(0.0, 0), (1e-05, 0), (0.0, 0), (0.1, 1), (0.0, 1)])
 @given(
     rpm=st.none() | st.integers(1, 4),
     tpm=st.none() | st.integers(1, 30),
