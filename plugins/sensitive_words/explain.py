@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -10,8 +9,10 @@ from typing import Any, NamedTuple
 from gateway.sdk import Listing
 from plugins.sensitive_words.fold import fold_character
 from plugins.sensitive_words.matcher import Found, Matcher
+from plugins.sensitive_words.skeleton import is_mark, spelling
 from plugins.sensitive_words.wordlist import Asker, Scope
 
+_PARTS = (" ", "-")  # what separators are read as
 MOST = 100  # places told of one text: each costs a look through all entries
 
 
@@ -103,28 +104,36 @@ def _line(told: Mapping[str, Any], reading: Sequence[Read]) -> str:
 
 def read(piece: str, word: str, start: int = 0) -> Iterator[Read]:
     """Lay a span beside its entry's folded word: yield each character that was read as another, or skipped."""
+    own = [letter for letter in spelling(word) if letter.read_as not in _PARTS]
+    if own and piece.isascii() and not own[0].read_as.isascii():
+        yield Read(start, piece, word, "pinyin")
+        return
     at = 0
     for index, character in enumerate(piece, start):
-        folded = fold_character(character)
-        if not folded:
-            yield Read(index, character, "", "invisible")
-        elif word.startswith(folded, at):
-            at += len(folded)
-            if folded != character:
-                yield Read(index, character, folded, _why(character, folded))
-        elif not any(map(str.isalnum, folded)):
-            yield Read(index, character, "", "separator")
-        elif at and word[:at].endswith(folded):
+        letters = spelling(character)
+        wanted = own[at : at + len(letters)]
+        if not letters:
+            yield Read(index, character, "", "mark" if is_mark(character) else "invisible")
+        elif all(letter.read_as in _PARTS for letter in letters):
+            if character not in word:
+                yield Read(index, character, "", "separator")
+        elif [letter.read_as for letter in letters] == [letter.read_as for letter in wanted]:
+            at += len(letters)
+            read_as = "".join(letter.letter for letter in wanted)
+            if read_as != character:
+                yield Read(
+                    index, character, read_as, _why(character, "".join(letter.letter for letter in letters), read_as)
+                )
+        else:
             yield Read(index, character, "", "repeated")
-        elif at < len(word):
-            yield Read(index, character, word[at], "look-alike")
-            at += 1
 
 
-def _why(character: str, folded: str) -> str:
+def _why(character: str, letters: str, read_as: str) -> str:
     """Name the kind of a fold, for people."""
-    if character.casefold() == folded:
+    if letters != read_as:
+        return "look-alike"
+    if character.casefold() == letters:
         return "case"
-    if unicodedata.normalize("NFKD", character).casefold() == folded:
-        return "form"
-    return "variant"  # of a traditional character the simplified one, and the like
+    return (
+        "form" if fold_character(character) == letters else "variant"
+    )  # of a traditional character the simplified one

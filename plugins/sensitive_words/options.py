@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from gateway.sdk import ConfigPath, Options
+from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.wordlist import Action
 
 Direction = Literal["request", "answer"]
@@ -56,8 +57,16 @@ class SensitiveWordsOptions(Options):
     words: tuple[str | WordOptions, ...] = Field(default=(), description="further entries, an entry alone is blocked")
     allow: tuple[str, ...] = Field(default=(), description="entries inside which no other counts")
     directions: frozenset[Direction] = Field(default=frozenset(("request", "answer")), description="where to look")
-    max_skip: int = Field(default=3, ge=0, le=64, description="separators skipped inside an entry; not in use yet")
+    max_skip: int = Field(default=3, ge=0, le=64, description="separators of several kinds skipped inside an entry")
+    confusables: bool = Field(default=True, description="look-alikes of other scripts count where scripts are mixed")
+    repeats: bool = Field(default=False, description="a run of one letter counts once: `shiiit` is `shit`")
+    pinyin: bool = Field(default=False, description="Chinese entries match their pinyin too: `du bo` is 赌博")
     mask_char: str = Field(default="*", min_length=1, max_length=1, description="takes the place of each character")
+
+    @property
+    def folding(self) -> Folding:
+        """How texts are read."""
+        return Folding(self.max_skip, self.confusables, self.repeats, self.pinyin)
 
     @field_validator("lists", mode="before")
     @classmethod

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from gateway.sdk import Channel, Exchange, Hit, Plugin, Reading, Refused, Text, TextFilter
 from plugins.sensitive_words.cover import covers
 from plugins.sensitive_words.explain import Question, explained
-from plugins.sensitive_words.lists import load
+from plugins.sensitive_words.folding import Folding
+from plugins.sensitive_words.lists import WordList, load
 from plugins.sensitive_words.matcher import Found, Matcher
 from plugins.sensitive_words.options import Direction, SensitiveWordsOptions
 from plugins.sensitive_words.review import review
@@ -38,9 +39,8 @@ class SensitiveWords(Plugin):
         asked, answered = (
             [one for one in loaded if direction in one.directions] for direction in ("request", "answer")
         )
-        self._requests = Matcher(entry for one in asked for entry in one.entries)
-        same = asked == answered
-        self._answers = self._requests if same else Matcher(entry for one in answered for entry in one.entries)
+        self._requests = _compiled(asked, options.folding)
+        self._answers = self._requests if asked == answered else _compiled(answered, options.folding)
         self._states = States(self._answers)
         unused = [] if self._requests else ["on_request"]
         self.idle = unused if self._answers else [*unused, "text_filter", "is_clean"]
@@ -112,6 +112,10 @@ class SensitiveWords(Plugin):
             exchange.tag(rule.tag or _TAG)
         if len(exchange.record.hits) < _HITS or rule.action == "block":
             exchange.hit(Hit(self.name, rule.id, rule.action, direction, rule.tag, where, found.start, found.end))
+
+
+def _compiled(lists: Iterable[WordList], folding: Folding) -> Matcher:
+    return Matcher((entry for one in lists for entry in one.entries), folding)
 
 
 def _asker(exchange: Exchange) -> Asker:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from plugins.sensitive_words.fold import WORD
+from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.lists import WordList, read
 from plugins.sensitive_words.matcher import Matcher
 from plugins.sensitive_words.options import SensitiveWordsOptions
@@ -36,7 +37,11 @@ def review(options: SensitiveWordsOptions) -> dict[str, Any]:
     findings = [*_faults(lists), *_odd(lists)]
     directions: dict[str, frozenset[str]] = {one.source.name: frozenset(one.directions) for one in lists}
     reach = _Reach({entry.rule.id: entry.rule for entry in entries}, directions)
-    for kind, entry, said in (*_duplicates(entries, reach), *_hidden(entries, reach), *_short(entries)):
+    for kind, entry, said in (
+        *_duplicates(entries, reach),
+        *_hidden(entries, reach, options.folding),
+        *_short(entries),
+    ):
         name, _, line = entry.rule.id.rpartition(":")
         findings.append(Finding("warning", kind, files[name], int(line), said))
     order = {file: number for number, file in enumerate(files.values())}
@@ -93,11 +98,11 @@ def _duplicates(entries: Iterable[Entry], reach: _Reach) -> Iterator[tuple[str, 
         yield "duplicate", entry, f"the same as {before.id}{other}"
 
 
-def _hidden(entries: Sequence[Entry], reach: _Reach) -> Iterator[tuple[str, Entry, str]]:
+def _hidden(entries: Sequence[Entry], reach: _Reach, folding: Folding) -> Iterator[tuple[str, Entry, str]]:
     """Yield what never counts: an allow entry covers it, it allows nothing, or a shorter entry blocks before."""
-    acting = _everyones(entry for entry in entries if entry.rule.action != "allow")
-    blocking = _everyones(entry for entry in entries if entry.rule.action == "block")
-    allowing = _everyones(entry for entry in entries if entry.rule.action == "allow")
+    acting = _everyones((entry for entry in entries if entry.rule.action != "allow"), folding)
+    blocking = _everyones((entry for entry in entries if entry.rule.action == "block"), folding)
+    allowing = _everyones((entry for entry in entries if entry.rule.action == "allow"), folding)
     for entry in entries:
         word, rule = entry
         if rule.action == "allow":
@@ -113,9 +118,10 @@ def _hidden(entries: Sequence[Entry], reach: _Reach) -> Iterator[tuple[str, Entr
             yield "redundant", entry, f"never needed: {other.id} is in it and blocks already"
 
 
-def _everyones(entries: Iterable[Entry]) -> Matcher:
+def _everyones(entries: Iterable[Entry], folding: Folding) -> Matcher:
     """Compile entries so that every one is found, whosever it is and whatever it does."""
-    return Matcher(entry._replace(rule=entry.rule._replace(action="tag", scope=None)) for entry in entries)
+    seen = (entry._replace(rule=entry.rule._replace(action="tag", scope=None)) for entry in entries)
+    return Matcher(seen, folding)
 
 
 def _instead(entry: Entry, blocking: Matcher) -> Iterator[Rule]:

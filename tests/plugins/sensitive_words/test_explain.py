@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from plugins.sensitive_words import SensitiveWords
-from plugins.sensitive_words.explain import Read, read
+from plugins.sensitive_words.explain import read
 
 
 def made(base: Path, **options: Any) -> SensitiveWords:
@@ -82,12 +84,27 @@ def test_it_tells_for_whom_and_can_be_asked_for_one(tmp_path: Path) -> None:
     assert rules(key="team-c") == rules(model="n") == rules(key="team-a", model="n") == ["out.txt:1", "words:1"]
 
 
-def test_what_is_passed_over_is_told_with_its_reason() -> None:
-    assert list(read("s-HH\u200bіt", "shit", 3)) == [
-        Read(4, "-", "", "separator"),
-        Read(5, "H", "h", "case"),
-        Read(6, "H", "", "repeated"),
-        Read(7, "\u200b", "", "invisible"),
-        Read(8, "і", "i", "look-alike"),
-    ]
-    assert list(read("plain", "plain")) == []
+@pytest.mark.parametrize(
+    ("piece", "word", "told"),
+    [
+        ("plain", "plain", []),
+        ("free money", "free money", []),
+        ("s-H\u200bit", "shit", [(1, "-", "", "separator"), (2, "H", "h", "case"), (3, "\u200b", "", "invisible")]),
+        ("shіt", "shit", [(2, "і", "i", "look-alike")]),
+        ("赌、。博", "赌博", [(1, "、", "", "separator"), (2, "。", "", "separator")]),
+        ("賭博", "赌博", [(0, "賭", "赌", "variant")]),
+        ("shiit", "shit", [(3, "i", "", "repeated")]),
+        ("du bo", "赌博", [(0, "du bo", "赌博", "pinyin")]),
+    ],
+)
+def test_what_is_read_as_something_else_or_passed_over_is_told_with_its_reason(
+    piece: str, word: str, told: list[tuple[int, str, str, str]]
+) -> None:
+    assert [tuple(each) for each in read(piece, word)] == told
+
+
+def test_a_span_inside_a_text_keeps_its_place(tmp_path: Path) -> None:
+    (told,) = made(tmp_path, words=["赌博"]).explain("去賭 博吧")
+    assert (told["start"], told["end"], told["text"]) == (1, 4, "賭 博")
+    assert told["folds"] == [{"at": 1, "character": "賭", "read_as": "赌", "why": "variant"}]
+    assert told["skipped"] == [{"at": 2, "character": " ", "why": "separator"}]

@@ -186,13 +186,13 @@ def test_blank_inline_words_are_skipped_with_a_warning(make: Make, log: LogCaptu
 
 async def test_a_long_request_is_scanned_in_a_thread(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = set()
-    scan = Matcher.scan
+    scan = Matcher.scan_long
 
-    def watched(*args: Any, **named: Any) -> Any:
+    def watched(*args: Any) -> Any:
         threads.add(threading.current_thread())
-        return scan(*args, **named)
+        yield from scan(*args)
 
-    monkeypatch.setattr(Matcher, "scan", watched)
+    monkeypatch.setattr(Matcher, "scan_long", watched)
     plugin = make(words=["赌博", {"word": "黄片", "action": "mask"}])
     exchange = chat("黄片", "机器学习" * 20_000 + "黄片")
     waiting = plugin.on_request(exchange)
@@ -231,3 +231,19 @@ def test_what_is_recorded_of_one_exchange_is_bounded(make: Make) -> None:
     make(words=[{"word": "的", "action": "mask"}]).on_request(exchange)
     assert contents(exchange) == ["*" * 5000]
     assert len(exchange.record.hits) == plugin_module._HITS
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("赌 、博", {"max_skip": 3}),
+        ("s\u043dit sh\u0456t", {"confusables": True}),
+        ("shiiit", {"repeats": True}),
+        ("du bo", {"pinyin": True, "max_skip": 3}),
+    ],
+)
+def test_each_way_of_reading_can_be_switched(make: Make, text: str, options: dict[str, Any]) -> None:
+    off = {"max_skip": 0, "confusables": False, "repeats": False, "pinyin": False}
+    words = ["赌博", "shit"]
+    assert make(words=words, **off).on_request(chat(text)) is None
+    assert refused(make(words=words, **(off | options)), chat(text)).code == "content_filter"
