@@ -20,6 +20,7 @@ from plugins.sensitive_words.wordlist import ANYONE, Asker, Entry, Rule
 from plugins.sensitive_words.writing import Place, span
 
 _SLICE = 4_096  # code points scanned at once of a long text
+_ENOUGH = 2 * LONGEST  # letters: more of what stands before never matters
 _DEFAULT = Folding()
 
 _Match = tuple[int, int, int, int, int, Form]
@@ -120,7 +121,7 @@ class Matcher:
             while at and copy.lasts[at - 1] >= hold:  # a run of one letter is not torn apart
                 at -= 1
                 hold = copy.places[at]
-        following = context(copy, at)
+        following = "" if final else context(*_end_of(copy, at))
         hold -= len(before)
         if not search.found:
             return Scan((), hold, following, allowed, search.quiet)
@@ -188,6 +189,15 @@ class _Search:
             return True
         self.quiet = False
         return form.rule.applies(self._asker)
+
+
+def _end_of(copy: Copy, end: int) -> tuple[Copy, int]:
+    """Return enough of a copy to know what stands before its end, where that is quicker."""
+    if end == len(copy.letters) > 2 * _ENOUGH and not copy.same and not copy.runs:
+        last = read(copy.text[-2 * _ENOUGH :])
+        if len(last.letters) > _ENOUGH:
+            return last, len(last.letters)
+    return copy, end
 
 
 def _without_allowed(found: Sequence[Found], hold: int, allowed: int) -> tuple[list[Found], int]:
