@@ -14,10 +14,10 @@ BIN := .venv/bin
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help install dev engine run serve test check load bench soak format docs constraints clean
+.PHONY: help install dev engine run serve test test-containers check load bench soak format docs constraints clean
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 install: .venv/.gateway ## the gateway's environment alone, under a minute
 	@echo "Ready: .venv/bin/sluice --help"
@@ -32,6 +32,9 @@ serve: .venv/.gateway ## the gateway alone, in front of engines that run already
 
 test: .venv/.dev engine check ## the whole suite, the real engine included; PYTEST_ARGS="-k …" picks
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-containers: .venv/.dev engine ## real containers by podman, as root: images, the composed whole, the chart's pods
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m containers tests/deploy $(PYTEST_ARGS)
 
 check: .venv/.dev ## lint, types, import contracts, dead code, dependencies
 	@$(BIN)/ruff check --quiet
