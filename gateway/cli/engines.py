@@ -127,7 +127,7 @@ def _ask(
         answer = asyncio.run(asked())
         told = json.loads(answer.body)
     except (Broken, TimeoutError) as fault:
-        raise Stopped([f"sluice engines: {url}: {fault or 'no answer in time'}"], COULD_NOT_START) from None
+        raise Stopped([f"sluice engines: {url}: {str(fault) or 'no answer in time'}"], COULD_NOT_START) from None
     except ValueError as fault:
         said = str(fault) if not isinstance(fault, json.JSONDecodeError) else "is no gateway of ours"
         raise Stopped([f"sluice engines: {url}: {said}"]) from None

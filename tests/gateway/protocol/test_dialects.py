@@ -20,8 +20,8 @@ VLLMS: dict[str, Any] = {
 PLAIN: dict[str, Any] = {"model": "m", "messages": [], "stream": True, "stream_options": {"include_usage": True}}
 
 
-def sent(dialect: str, route: str = CHAT, **body: Any) -> dict[str, Any]:
-    return fitted(dialect, route, {**PLAIN, **body}, {})
+def sent(dialect: str, **body: Any) -> dict[str, Any]:
+    return fitted(dialect, CHAT, {**PLAIN, **body}, {})
 
 
 def test_every_configured_dialect_is_known() -> None:
