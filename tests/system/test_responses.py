@@ -149,7 +149,7 @@ def pair(_pair: Any) -> Any:
     return _pair
 
 
-def made(fakes: Any) -> FakeVLLM:
+def made(fakes: tuple[FakeVLLM, ...]) -> FakeVLLM:
     return next(fake for fake in fakes if fake.requests(RESPONSES))
 
 

@@ -58,6 +58,7 @@ def test_an_error_of_a_plugins_own_has_anthropics_shape() -> None:
 
 
 def test_what_is_no_chat_stays_as_it_is() -> None:
-    for body in ({"output": []}, {"choices": []}, {"choices": [5]}):
+    bodies: list[dict[str, Any]] = [{"output": []}, {"choices": []}, {"choices": [5]}]
+    for body in bodies:
         assert as_response(200, body) is body
         assert as_message(200, body) is body
