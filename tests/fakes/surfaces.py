@@ -146,4 +146,4 @@ class Messages:
 
 
 #: By route.
-TELLERS: dict[str, type[Responses] | type[Messages]] = {RESPONSES: Responses, MESSAGES: Messages}
+TELLERS: dict[str, type[Responses | Messages]] = {RESPONSES: Responses, MESSAGES: Messages}
