@@ -95,7 +95,7 @@ class Gateway:
         models = {model.name: model for model in self.live.models.values()}
         now = asyncio.get_running_loop().time()
         return {
-            name: {each.name: each.available(now) for each in model.engines if not each.mirror}
+            name: {each.name: each.usable(now) for each in model.engines if not each.mirror}
             for name, model in models.items()
         }
 

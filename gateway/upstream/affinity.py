@@ -69,14 +69,17 @@ def _text(content: Any) -> str:
 
 def home(engines: Collection[Engine], digest: int, work: int) -> Engine | None:
     """Return the first in the digest's order of these engines that has room; None where none has."""
-    weights = {engine: engine.weight or 1.0 for engine in engines}
-    bound = BOUND * (sum(engine.work for engine in engines) + work) / sum(weights.values())
-    able = [engine for engine in engines if engine.work <= bound * weights[engine] + SPARE * work]
-    return max(able, key=lambda engine: _rank(engine.seed, digest, weights[engine]), default=None)
+    total = sum(engine.weight or 1.0 for engine in engines)
+    bound, spare = BOUND * (sum(engine.work for engine in engines) + work) / total, SPARE * work
+    able = [engine for engine in engines if engine.work <= bound * (engine.weight or 1.0) + spare]
+    salt = digest * 0xD1342543DE82EF95
+    if len({engine.weight for engine in able}) == 1:  # of equals the order of the numbers is the order of the ranks
+        return max(able, key=lambda engine: _mixed(engine.seed ^ salt))
+    return max(able, key=lambda engine: _rank(_mixed(engine.seed ^ salt), engine.weight or 1.0), default=None)
 
 
-def _rank(seed: int, digest: int, weight: float) -> float:
-    return -weight / math.log((_mixed(seed ^ digest * 0xD1342543DE82EF95) + 1) / (_MASK + 2))
+def _rank(number: int, weight: float) -> float:
+    return -weight / math.log((number + 1) / (_MASK + 2))
 
 
 def _mixed(number: int) -> int:

@@ -160,6 +160,11 @@ class Engine:
         well = self.up is True and self.warm and not self.stalled
         return well and (self.failures < OUT or now >= self.shunned_until)
 
+    def usable(self, now: float) -> bool:
+        """Say whether anybody's requests go to it now."""
+        taken = self.weight > 0 or self.preference is not None
+        return taken and not self.draining and not self.mirror and self.available(now)
+
     def probed(self, *, up: bool, trouble: str = "") -> bool:
         """Note what a probe found; True when the engine has just come up."""
         risen = up and self.up is not True

@@ -7,6 +7,8 @@ import pytest
 
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import FORGIVEN_S, LONGEST_S, OUT, Engine
+from gateway.upstream.figures import Figures
+from gateway.upstream.want import Preference, Want
 
 CHAT = "/v1/chat/completions"
 
@@ -133,3 +135,39 @@ def test_an_engine_that_comes_up_starts_afresh() -> None:
 
 def test_it_shows_its_name_only() -> None:
     assert repr(engine(api_key="sk-secret")) == "Engine('e0')"
+
+
+def test_usable_is_who_gets_requests_now() -> None:
+    subject = engine()
+    assert not subject.usable(0)
+    subject.probed(up=True)
+    assert subject.usable(0)
+    for name, value in (("draining", True), ("mirror", 0.1), ("weight", 0.0), ("warm", False), ("stalled", True)):
+        before = getattr(subject, name)
+        setattr(subject, name, value)
+        assert not subject.usable(0), name
+        setattr(subject, name, before)
+    subject.weight, subject.preference = 0.0, Preference(frozenset({"k"}))
+    assert subject.usable(0)
+
+
+def test_work_is_given_back_as_it_was_taken() -> None:
+    subject, wants = engine(), [Want(100, stream=True), Want(7), Want(50, stream=True)]
+    for want in wants:
+        subject.begin(want)
+    assert (subject.in_flight, subject.work, subject.streams) == (3, 157, 2)
+    for want in wants:
+        subject.end(want)
+    assert (subject.in_flight, subject.work, subject.streams) == (0, 0, 0)
+
+
+def test_others_requests_weigh_as_much_as_ours_usually_do() -> None:
+    subject = engine()
+    for _ in range(200):
+        subject.begin(Want(1000))
+        subject.end(Want(1000))
+    subject.told(Figures(running=3, waiting=1))
+    assert 3900 < subject.foreign <= 4000
+    subject.begin(Want(1000))
+    subject.told(Figures(running=1))  # it is ours
+    assert subject.foreign == 0

@@ -14,7 +14,7 @@ from gateway.upstream import resolve, roster
 from gateway.upstream.place import Place
 from gateway.upstream.roster import Roster, Serving, state
 from gateway.upstream.want import Preference
-from tests.gateway.upstream.playing import until
+from tests.gateway.upstream.playing import Seen, ask, until
 
 
 class Calls:
@@ -109,6 +109,43 @@ async def test_each_address_of_a_name_is_an_engine_with_its_part_of_the_weight(m
         del names.names["vllm"]  # the name server is away
         await asyncio.sleep(0.05)
         assert len(fleet) == 2
+
+
+async def test_a_pod_that_is_ending_gets_nothing_new_and_its_answer_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[bytes] = []
+    go_on = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        said.append(b"%s" % writer.get_extra_info("sockname")[0].encode())
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
+        await go_on.wait()
+        writer.write(b"cd")
+        writer.close()
+
+    first = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = first.sockets[0].getsockname()[1]
+    second = await asyncio.start_server(serve, "127.0.0.2", port)
+    names = Names(pods=["127.0.0.1"])
+    subject = Roster(Calls(), look_up=names)
+    fleet = subject.serve(serving(Place("v", f"http://pods:{port}")))["m"]
+    async with running(subject, monkeypatch):
+        await until(lambda: fleet[0].pool.address == "127.0.0.1")
+        sink = Seen()
+        await ask(fleet[0].pool, sink)
+        await until(lambda: sink.body == b"ab")
+        names.names["pods"] = ["127.0.0.2"]
+        await until(lambda: fleet[0].pool.address == "127.0.0.2")
+        later = Seen()
+        await ask(fleet[0].pool, later)
+        await until(lambda: later.body == b"ab")
+        go_on.set()
+        await asyncio.gather(sink.ended.wait(), later.ended.wait())
+    assert (sink.body, later.body, said) == (b"abcd", b"abcd", [b"127.0.0.1", b"127.0.0.2"])
+    for server in (first, second):
+        server.close()
 
 
 async def test_behind_tls_a_name_is_one_engine_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
