@@ -96,7 +96,10 @@ class Doors:
 
     def kept(self) -> str:
         """Say where limits are counted."""
-        return "in memory" if self._store is None else "shared" if self._store.here else "in parts: Redis is away"
+        store = self._store
+        if store is None:
+            return "in memory"
+        return f"shared by {store.instances}" if store.here else "in parts: Redis is away"
 
     async def run(self) -> None:
         """Keep the queues moving, and in touch with the store, until cancelled."""

@@ -119,7 +119,7 @@ async def test_the_store_runs_beside_and_its_state_is_told() -> None:
     running = asyncio.get_running_loop().create_task(doors.run())
     await until(lambda: store.ran)
     running.cancel()
-    assert doors.kept() == "shared"
+    assert doors.kept() == "shared by 4"
     store.here = False
     assert doors.kept() == "in parts: Redis is away"
     assert Doors(Meters()).kept() == "in memory"
