@@ -14,10 +14,9 @@ from typing import Annotated, Any, ClassVar, Protocol
 from pydantic import AfterValidator, BaseModel
 
 from gateway.errors import ContentFiltered, Failure, Refused
-from gateway.protocol.choices import choices, put
 from gateway.protocol.filtering import Blocked, Channel, Edit, TextFilter
 from gateway.protocol.reading import WIDE_MARKS, Reading
-from gateway.protocol.surface import answer_texts, request_texts
+from gateway.protocol.surface import answer_texts, choices, put, request_texts
 from gateway.protocol.text import Text
 from gateway.record import Hit, Listing, Record, Run, Shape
 

@@ -26,6 +26,7 @@ from gateway.protocol import (
     unread,
 )
 from gateway.protocol.answer import Whole
+from gateway.protocol.choices import Choice, Choices, MessageChoices, OwnChoices, ResponseChoices
 from gateway.protocol.editing import Editor
 from gateway.protocol.messages_stream import MessagesEditor
 from gateway.protocol.openai import CHAT, COMPLETIONS, EMBEDDINGS, Asked, Ceilings
@@ -54,14 +55,17 @@ class Keeping:
     not_found: Callable[[str, str], Failure]
 
 
+_OWN = OwnChoices()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
     """One route.
 
     ``request`` and ``answer`` say where text sits; ``own`` tells a plugin's reply (status and body) in the route's
-    form; ``refusal`` turns an engine's answer that is none into a failure; ``echoes`` are fields of the request that
-    the answer repeats, ``templated`` those that a count of tokens needs beside the messages. The defaults are those
-    of OpenAI's older routes.
+    form, ``choices`` an answer in that of a chat; ``refusal`` turns an engine's answer that is none into a failure;
+    ``echoes`` are fields of the request that the answer repeats, ``templated`` those that a count of tokens needs
+    beside the messages. The defaults are those of OpenAI's older routes.
     """
 
     route: str
@@ -79,6 +83,7 @@ class Surface:
     refusal: Callable[[int, bytes, str | None], Failure] = failures.from_engine
     own: Callable[[int, Body], Body] = replies.as_it_is
     templated: tuple[str, ...] = openai.TEMPLATED
+    choices: Choices = _OWN
     echoes: tuple[str, ...] = ()
     keeping: Keeping | None = None
 
@@ -128,6 +133,7 @@ _RESPONSES = Surface(
     failure_event=responses.failure_event,
     refusal=responses.from_engine,
     own=replies.as_response,
+    choices=ResponseChoices(),
     templated=_PROMPTED,
     echoes=("instructions",),
     keeping=Keeping(responses.stamp, responses.earlier, responses.keeper, responses.not_found),
@@ -145,6 +151,7 @@ _MESSAGES = Surface(
     failure_event=messages.failure_event,
     error_body=messages.error_body,
     own=replies.as_message,
+    choices=MessageChoices(),
     templated=_PROMPTED,
 )
 _COUNT = replace(
@@ -190,6 +197,16 @@ def answer_texts(route: str, body: Body) -> list[Text]:
     KeyError for an unknown route.
     """
     return values_in(SURFACES[route].answer, body)
+
+
+def choices(route: str, body: Body) -> list[Choice]:
+    """Return what was answered as a chat tells it: the body's own choices, or one made of a response or a message."""
+    return SURFACES[route].choices.of(body)
+
+
+def put(route: str, body: Body, choice: Choice) -> None:
+    """Write a choice's content, the arguments of its calls and a ``stop`` in its end back into the body it is of."""
+    SURFACES[route].choices.put(body, choice)
 
 
 def takes_shape(route: str) -> bool:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.protocol.choices import choices, put
 from gateway.protocol.messages import MESSAGES
 from gateway.protocol.openai import CHAT
 from gateway.protocol.responses import RESPONSES
+from gateway.protocol.surface import choices, put
 
 TOP = [{"token": "H", "logprob": -0.1, "top_logprobs": []}]
 RESPONSE: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocol.choices import choices
+from gateway.protocol.surface import choices
 from gateway.testing import Played, play
 from plugins.json_answer import JsonAnswer
 from plugins.json_answer.forms import MESSAGES, RESPONSES
