@@ -237,7 +237,7 @@ class Relay:
         want = engines.want(
             exchange.request,
             self._headers,
-            work=len(self._raw) // 4 + asked.output_tokens,
+            work=1 if self._entry is None else self._entry.tokens,
             stream=asked.stream,
             key=self._principal.name or "",
             priority=self._principal.priority,
