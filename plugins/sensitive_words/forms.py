@@ -51,7 +51,8 @@ def forms(order: int, entry: Entry, folding: Folding) -> Iterator[Form]:
         if spelled:  # symbols alone; marks alone are nothing
             yield Form(rule, word, order, "", rule.left, rule.right)
         return
-    key = "".join(one.read_as for one in letters)
+    key = "".join([one.read_as for one in letters])
+    key = word if key == word else key  # one string is enough for both
     gaps = _gaps(spelled) if len(letters) < len(spelled) else None
     plain = all(one.read_as == one.letter and not one.marks for one in letters)
     spaced = not WORD.isdisjoint(key)

@@ -35,9 +35,12 @@ class Automaton:
     def __init__(self, forms: Iterable[tuple[bytes, Form]]) -> None:
         patterns: dict[bytes, tuple[Form, ...]] = {}
         for pattern, form in forms:
-            patterns[pattern] = (*patterns.get(pattern, ()), form)
-        self._automaton = DoubleArrayAhoCorasick(list(patterns)) if patterns else None
+            others = patterns.get(pattern)
+            patterns[pattern] = (form,) if others is None else (*others, form)
         self._forms = list(patterns.values())
+        texts = list(patterns)
+        del patterns  # the build below takes most memory of all
+        self._automaton = DoubleArrayAhoCorasick(texts) if texts else None
 
     def __bool__(self) -> bool:
         return self._automaton is not None
