@@ -17,7 +17,6 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/answering.py": "the second half of the data path: tests/gateway/test_relay.py and tests/system play both",
     "gateway/app.py": "wires the parts; every test of tests/system starts it",
     "gateway/attempt.py": "a relay's one try at an engine: tests/gateway/test_relay.py and tests/system play it",
-    "gateway/cli/check.py": "tests/gateway/test_cli.py runs check and plugins",
     "gateway/cli/command.py": "what the commands share; tests/gateway/test_cli.py runs them all",
     "gateway/cli/engines.py": "tests/system/test_rollout.py runs them against a gateway",
     "gateway/cli/keys.py": "tests/gateway/test_cli.py makes keys",
