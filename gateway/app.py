@@ -27,6 +27,7 @@ from gateway.middleware.auth import Auth
 from gateway.middleware.body import Body
 from gateway.middleware.request_id import RequestId
 from gateway.middleware.shaped import Shaped
+from gateway.middleware.traced import Traced
 from gateway.ops import Lifecycle, Ops
 from gateway.pipeline import Chain
 from gateway.protocol.openai import Ceilings
@@ -321,8 +322,20 @@ def create_app(
     )
     app: ASGIApp = Routes(metrics, shell(ops, gateway, metrics))
     app = Auth(Body(app), gateway.current)
-    app = RequestId(AccessLog(app, metrics, output), settings.server.trusted_proxies)
+    app = _traced(AccessLog(app, metrics, output), settings.server.traces)
+    app = RequestId(app, settings.server.trusted_proxies)
     return Shaped(app, gateway.current, in_place=frozenset(POSTED))
+
+
+def _traced(app: ASGIApp, collector: str | None) -> ASGIApp:
+    """Put traces around an application, if they are wanted. Raises ConfigurationError."""
+    if collector is None:
+        return app
+    try:
+        from gateway.telemetry.traces import Traces  # noqa: PLC0415 - only where it is installed and used
+    except ModuleNotFoundError:
+        raise ConfigurationError(["server.traces: needs OpenTelemetry: pip install 'sluice-gateway[otel]'"]) from None
+    return Traced(app, Traces(collector, __version__))
 
 
 def shell(ops: Ops, gateway: Gateway, metrics: Metrics) -> FastAPI:

@@ -140,6 +140,9 @@ class Server(Section):
     media_hosts: list[Name] = Field([], description="Hosts that media URLs may name; data URLs always pass.")
     metrics: Literal["open", "operator"] = Field("open", description="Who may read /metrics: all, or operator keys.")
     docs: bool = Field(True, description="Serve /docs and /openapi.json.")
+    traces: Annotated[str, Field(pattern="^https?://")] | None = Field(
+        None, description="Collector for OpenTelemetry's traces, over HTTP: http://host:4318; needs the extra otel."
+    )
     heartbeat_s: Seconds = Field(15, description="Silence after which a stream gets a comment to stay alive.")
     drain_s: float = Field(120, ge=0, le=86400, description="How long running answers may take to end on SIGTERM.")
     trusted_proxies: list[IPvAnyNetwork] = Field(
