@@ -101,6 +101,23 @@ def test_a_bad_hour_does_not_double_the_load(pair: tuple[FakeVLLM, FakeVLLM], st
     assert sum(len(fake.requests()) for fake in pair) <= 60 * 1.2 + 3
 
 
+def test_a_burst_over_new_connections_is_spread_evenly(
+    pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
+) -> None:
+    gateway = start_gateway(configuration([model("smollm2", *(fake.url for fake in pair))]))
+    gates = [fake.gate() for fake in pair]
+    for fake, gate in zip(pair, gates, strict=True):
+        fake.always(says(gate, "done"))
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(gateway.post, CHAT, CHATTING) for _ in range(20)]
+        for fake in pair:
+            fake.wait_for(10)
+        for gate in gates:
+            gate.set()
+        assert {each.result().status_code for each in asked} == {200}
+    assert [len(fake.requests()) for fake in pair] == [10, 10]
+
+
 def test_an_engine_that_gets_nowhere_is_passed_over_before_any_timeout(
     pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
 ) -> None:
