@@ -47,21 +47,26 @@ class Patterns:
 class Cleaner:
     """Reads a text from left to right and remembers of it what the next piece needs: its end, and that one's marks."""
 
-    __slots__ = ("_last", "_marks", "_patterns", "_stacked")
+    __slots__ = ("_last", "_marks", "_patterns", "_stacked", "_tail")
 
     def __init__(self, patterns: Patterns) -> None:
         self._patterns = patterns
-        self._last = ""  # the end of what is left, as far as a token reaches
+        self._last = ""  # ends with the last base
+        self._tail = ""  # the end of what is left, as far as a token reaches
         self._marks = self._stacked = 0  # on its last base
 
     def passed(self, text: str) -> None:
         """Take note of plain text that needed no look."""
-        self._last = text
+        self._last = self._tail = text
         self._marks = self._stacked = 0
 
     def _left(self, text: str) -> None:
         if text:
-            self.passed((self._last + text)[-self._patterns.tokens.longest :])
+            self._left_on_base(text)
+            self.passed(self._tail)
+
+    def _left_on_base(self, text: str) -> None:
+        self._tail = (self._tail + text)[-self._patterns.tokens.longest :]
 
     def cuts(self, text: str, *, final: bool = True) -> tuple[list[Cut], int]:
         """Return what is to be cut from a text, and from where on it must wait for more (its length: nothing)."""
@@ -94,23 +99,25 @@ class Cleaner:
         if kind in {"control", "tag"}:
             return Cut(start, end, "")
         if kind == "joiner":
+            self._left_on_base(text)
             return None
         if kind in {"mark", "stacked"}:
-            return self._too_many(kind, start, end)
+            return self._too_many(kind, text, start, end)
         if kind == "selector":
             kept = int(self._takes_selector())
-            self._last += text[-1]
+            self._last = text[-1]
+            self._left_on_base(text[:kept])
             return Cut(start + kept, end, "") if end - start > kept else None
         if kind == "token" and self._patterns.token is not None:
             new = self._patterns.token(text)
-            if not new and self._patterns.tokens.is_open_after(self._last):
+            if not new and self._patterns.tokens.is_open_after(self._tail):
                 new = " "  # or what stands around it would be a token
             self._left(new)
             return Cut(start, end, new, token=True)
         self._left(text)  # a flag
         return None
 
-    def _too_many(self, kind: str, start: int, end: int) -> Cut | None:
+    def _too_many(self, kind: str, text: str, start: int, end: int) -> Cut | None:
         """Cut what is more than one base bears."""
         if kind == "mark":
             room = self._patterns.max_marks - self._marks
@@ -119,6 +126,7 @@ class Cleaner:
             room = _STACK * self._patterns.max_marks - self._stacked
             self._stacked += end - start
         kept = max(0, room)
+        self._left_on_base(text[:kept])
         return Cut(start + kept, end, "") if end - start > kept else None
 
     def _takes_selector(self) -> bool:

@@ -35,7 +35,7 @@ _WIDE = {code + 0xFEE0: chr(code) for code in range(0x21, 0x7F)}
 _BARRED_LENGTH = 52
 _SHORTEST = 3  # of a model's own tokens; a shorter one is text
 
-_removed = re.compile(f"{ESCAPES}|[{REMOVED}]+").match
+_removed = re.compile(f"{ESCAPES}|[{REMOVED}]+")
 _any_removed = re.compile(f"[{REMOVED}\x1b\x9b]").search
 _escape_begun = re.compile(rf"(?:{OPEN_ESCAPES})\Z").match
 
@@ -57,14 +57,14 @@ class Tokens:
         self.longest = max(self._lengths[0], _BARRED_LENGTH)
         self._wide = wide
         #: With these another token may begin, and this one goes no further: so every character is looked at once.
-        self._stops = frozenset("<[＜［").difference(*(name[2:] for name in self._names))
+        self._stops = frozenset("<[＜［" if wide else "<[").difference(*(name[2:] for name in self._names))
         self.starts = frozenset({"<", *(name[0] for name in self._names)} | ({"＜", "［"} if wide else set()))
 
     def look(self, text: str, at: int, *, final: bool) -> tuple[int, str]:
         """Return where the token ends that begins at a place, and its characters; OPEN where only more text can tell,
         0 where there is none.
         """
-        seen, ends, is_all = self._seen(text, at)
+        seen, ends, is_all = self._seen(text, at, final=final)
         folded = seen.translate(_WIDE) if self._wide and not seen.isascii() else seen
         if is_all and not final and self._is_begun(folded):
             return OPEN, ""
@@ -72,7 +72,8 @@ class Tokens:
         return (ends[length - 1], seen[:length]) if length else (0, "")
 
     def is_open_after(self, text: str) -> bool:
-        """Say whether a token may be under way at the end of a text."""
+        """Say whether a token may be under way at the end of a text that is clean."""
+        text = _removed.sub("", text)
         return any(
             character in self.starts and self._is_begun(text[at:])
             for at, character in enumerate(text[-self.longest :], max(0, len(text) - self.longest))
@@ -88,7 +89,7 @@ class Tokens:
         lengths = (length for length in self._lengths if length <= len(text) and text[:length] in self._names)
         return next(lengths, 0)
 
-    def _seen(self, text: str, at: int) -> tuple[str, range | list[int], bool]:
+    def _seen(self, text: str, at: int, *, final: bool) -> tuple[str, range | list[int], bool]:
         """Return what will be left of the text from a place on, as far as a token reaches, where each of its characters
         ends, and whether that is all there is.
         """
@@ -98,9 +99,9 @@ class Tokens:
         seen: list[str] = []
         ends: list[int] = []
         while at < len(text) and len(ends) < self.longest:
-            if _escape_begun(text, at) is not None:
+            if not final and _escape_begun(text, at) is not None:
                 return "".join(seen), ends, True
-            gone = _removed(text, at)
+            gone = _removed.match(text, at)
             if gone is not None:
                 at = gone.end()
                 continue
