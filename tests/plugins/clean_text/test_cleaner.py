@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from plugins.clean_text.cleaner import Cleaner, Patterns
 
 PATTERNS = Patterns(4, lambda _: "")
+OWN = Patterns(2, lambda _: "", ["<s>", "]~b]", "[e~[", ">>T<<", "<ab>", "<ab>c>"])
 PARTS = (
     *(
         "a",
@@ -57,6 +58,13 @@ PARTS = (
         "end|>",
         "<|x|>",
         "＜",
+        "]~",
+        "b]",
+        "[e",
+        ">>T",
+        "<<",
+        "<ab",
+        ">c>",
     ),
     *(
         "\U000e0067",
@@ -78,8 +86,8 @@ PARTS = (
 )
 
 
-def clean(text: str) -> str:
-    cuts, end = Cleaner(PATTERNS).cuts(text)
+def clean(text: str, patterns: Patterns = PATTERNS) -> str:
+    cuts, end = Cleaner(patterns).cuts(text)
     assert end == len(text)
     return applied(text, cuts)
 
@@ -93,10 +101,14 @@ def applied(text: str, cuts: Sequence[tuple[int, int, str, bool]]) -> str:
     return "".join(parts) + text[done:]
 
 
-def clean_in_pieces(pieces: Sequence[str]) -> str:
-    cleaner, held, shown = Cleaner(PATTERNS), "", ""
+def clean_in_pieces(pieces: Sequence[str], patterns: Patterns = PATTERNS) -> str:
+    cleaner, held, shown = Cleaner(patterns), "", ""
     for piece in pieces:
         text = held + piece
+        if not held and patterns.is_plain(text):
+            cleaner.passed(text)
+            shown += text
+            continue
         cuts, end = cleaner.cuts(text, final=False)
         assert all(cut.end <= end for cut in cuts)
         shown, held = shown + applied(text[:end], cuts), text[end:]
@@ -108,12 +120,17 @@ def clean_in_pieces(pieces: Sequence[str]) -> str:
 @given(st.lists(st.sampled_from(PARTS), max_size=14), st.randoms())
 @example(["\x1b", "(", "<", "|", "im_end", "|>"], random.Random(0))
 @example(["\x1b", "]", "a", "\x1b", "\\", "b"], random.Random(0))
+@example(["[", "\0", "\u0f90", "/", "<|x|>", "\u200d"], random.Random(0))
+@example(["[e", "\x1b]", "~[b", "]"], random.Random(0))
+@example(["]~", "\ufe0f", "<|x|>", "b]"], random.Random(0))
 def test_any_split_gives_what_the_whole_gives(parts: list[str], rng: random.Random) -> None:
     text = "".join(parts)
     edges = [0, *sorted(rng.choices(range(len(text) + 1), k=4)), len(text)]
     pieces = [text[start:end] for start, end in itertools.pairwise(edges)]
-    whole = clean(text)
-    assert clean_in_pieces(parts) == clean_in_pieces(list(text)) == clean_in_pieces(pieces) == whole
+    for patterns in (PATTERNS, OWN):
+        whole = clean(text, patterns)
+        for cut in (parts, list(text), pieces):
+            assert clean_in_pieces(cut, patterns) == whole
 
 
 @settings(max_examples=300)
@@ -224,7 +241,7 @@ def test_what_is_removed_leaves_no_token_behind(text: str, cleaned: str) -> None
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from(PARTS), max_size=16))
 def test_no_token_is_left_whatever_was_removed(parts: list[str]) -> None:
-    for patterns in (PATTERNS, Patterns(4, lambda token: f"{token[0]} {token[1:]}", wide=True)):
+    for patterns in (PATTERNS, OWN, Patterns(4, lambda token: f"{token[0]} {token[1:]}", wide=True)):
         text = "".join(parts)
         left = applied(text, Cleaner(patterns).cuts(text)[0])
         assert [at for at in range(len(left)) if patterns.tokens.look(left, at, final=True)[0] > 0] == []
