@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.protocol import sse
 from gateway.protocol.chunks import TEXT_KINDS, Usage
 
 
@@ -29,6 +30,22 @@ def merge_chunk(whole: dict[str, Any], chunk: dict[str, Any]) -> None:
             mine["text"] = mine.get("text", "") + (choice["text"] or "")
         elif isinstance(choice.get("delta"), dict):
             _merge_delta(mine.setdefault("message", {"role": "assistant", "content": None}), choice["delta"])
+
+
+def merge_text(whole: dict[str, Any], index: int, text: str) -> None:
+    """Add a text to a choice of which chunks with a text have been added before."""
+    mine = whole["choices"][index]
+    if "message" in mine:
+        mine["message"]["content"] = (mine["message"]["content"] or "") + text
+    else:
+        mine["text"] += text
+
+
+def frames_of(shown: bytes) -> list[bytes]:
+    """Part what is shown into its events."""
+    if b"\r" in shown:
+        return sse.Splitter().feed(shown)
+    return [part + b"\n\n" for part in shown.split(b"\n\n")[:-1]]
 
 
 def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from gateway.protocol.editing import BROKE_OFF, NONSENSE, Editor
 from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
 from gateway.protocol.form import Form, form_of
 from gateway.protocol.logprobs import LogprobQueue, trimmed
-from gateway.protocol.merging import finish_merge, merge_chunk
+from gateway.protocol.merging import finish_merge, frames_of, merge_chunk, merge_text
 from gateway.protocol.patches import Patch, named, patched, with_extra
 
 __all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "failure_event", "reason_of", "with_extra"]
@@ -73,7 +73,7 @@ class StreamEditor(Editor):
         self._show_logprobs = show_logprobs
         self._form: Form | None = None
         self._formed = _ChoiceState(0)  # the choice that the form is of
-        self._forms = FORMS if not merge and show_logprobs is None else 0
+        self._forms = FORMS if show_logprobs is None else 0
         self._open = choices
         self._last = b""  # the frame in which the last choice ended
         self._usage_frame = b""
@@ -138,8 +138,10 @@ class StreamEditor(Editor):
                 if channel.blocked is not None:
                     patch, was_open = Patch(shown), self._open
                     patch.finish_reason = reason_of(channel.blocked)
-                    out = patched(frame[6:-2], {0: self._blocked(state, patch)}, self._model)
+                    out = self._told(patched(frame[6:-2], {0: self._blocked(state, patch)}, self._model))
                     return self._ended(out) if was_open and not self._open else out
+        if self._merged is not None:
+            merge_text(self._merged, state.index, shown)
         if shown == text:
             return frame if form.same else form.renamed(frame)
         return form.saying(shown) if shown else b""
@@ -164,13 +166,10 @@ class StreamEditor(Editor):
             return named(frame, chunk.model, self._model)
         self._sample = payload
         shown = named(frame, chunk.model, self._model) if patches is None else patched(payload, patches, self._model)
-        if self._merged is not None:
-            for part in self._frames(shown):
-                merge_chunk(self._merged, msgspec.json.decode(sse.payload(part) or b"{}"))
-        if self._show_logprobs is not None:
-            shown = self._without_logprobs(shown, self._show_logprobs)
+        shown = self._told(shown)
         if self._forms and len(choices) == 1 and not (state := self._states[choices[0].index]).ended:
-            form = form_of(frame, chunk, self._model)
+            begun = self._merged is None or state.index in self._merged.get("choices", ())  # some of it was shown
+            form = form_of(frame, chunk, self._model) if begun else None
             if form is not None:
                 self._form, self._formed = form, state
                 self._forms -= 1
@@ -180,24 +179,24 @@ class StreamEditor(Editor):
         """The last choice ends in what is shown now; its last frame waits for ``close``."""
         self.complete = True
         self.abort = any(state.ended for state in self._states.values())
-        *before, self._last = self._frames(shown)
+        *before, self._last = frames_of(shown)
         return b"".join(before)
 
-    def _without_logprobs(self, shown: bytes, kept: int) -> bytes:
+    def _told(self, shown: bytes) -> bytes:
+        """Add what is shown to the answer put together; return it without log probabilities that nobody asked for."""
+        if self._merged is None and self._show_logprobs is None:
+            return shown
         frames = []
-        for frame in self._frames(shown):
+        for frame in frames_of(shown):
             body = msgspec.json.decode(sse.payload(frame) or b"{}")
-            for choice in body["choices"]:
-                if choice.get("logprobs") is not None:
-                    choice["logprobs"] = trimmed(choice["logprobs"], kept)
-            frames.append(sse.encode(msgspec.json.encode(body)))
-        return b"".join(frames)
-
-    @staticmethod
-    def _frames(shown: bytes) -> list[bytes]:
-        return (
-            [part + b"\n\n" for part in shown.split(b"\n\n")[:-1]] if b"\r" not in shown else sse.Splitter().feed(shown)
-        )
+            if self._merged is not None:
+                merge_chunk(self._merged, body)
+            if self._show_logprobs is not None:
+                for choice in body.get("choices") or ():
+                    if choice.get("logprobs") is not None:
+                        choice["logprobs"] = trimmed(choice["logprobs"], self._show_logprobs)
+                frames.append(sse.encode(msgspec.json.encode(body)))
+        return shown if self._show_logprobs is None else b"".join(frames)
 
     def _choice(self, choice: Choice) -> Patch | None:
         """Send one choice's texts through their filters; None where nothing has to change."""
