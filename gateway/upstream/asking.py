@@ -37,21 +37,24 @@ async def ask(
     loop = asyncio.get_running_loop()
     tried: set[Engine] = set()
     failure: Failure = NoEngineAvailable("No engine can take the request now; try again soon.", retry_after=2)
-    engine = None
+    engine, again = None, False
+    engines.budget.asked(loop.time())
     try:
         async with asyncio.timeout(timeout_s):
             while (engine := engines.choose(tried, loop.time())) is not None:
+                if again and not engines.budget.again(loop.time()):
+                    break
                 tried.add(engine)
                 try:
                     named = {**body, "model": engine.served_model or model}
                     return await _ask_one(engine, path, fitted(engine.dialect, path, named, sampling), request_id)
                 except failures.Busy as busy:
                     engine.busy(loop.time())
-                    failure = busy
+                    failure, again = busy, True
                 except Broken as broken:
                     engine.failed(loop.time())
                     if broken.kind != "refused":
-                        failure = EngineError(BROKE_OFF if broken.kind == "broke_off" else NONSENSE)
+                        failure, again = EngineError(BROKE_OFF if broken.kind == "broke_off" else NONSENSE), True
                     if broken.answer_begun:
                         break
     except TimeoutError:

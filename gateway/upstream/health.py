@@ -115,6 +115,8 @@ class Health:
             return SILENT
         except Broken as fault:
             return "no connection" if fault.kind == "refused" else "no HTTP" if fault.kind == "nonsense" else fault.kind
+        except (OSError, ValueError) as fault:  # a key that cannot be sent
+            return type(fault).__name__
         return "" if status < 500 else f"status {status}"
 
     async def _status(self, engine: Engine, path: str) -> int:
@@ -126,7 +128,7 @@ class Health:
         if rounds < care.next_figures:
             return
         told = None
-        with contextlib.suppress(Broken, TimeoutError):
+        with contextlib.suppress(Broken, TimeoutError, ValueError):
             answer = await fetch(
                 engine.pool,
                 "GET",

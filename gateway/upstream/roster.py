@@ -107,7 +107,7 @@ class Roster:
         due = loop.time()
         while True:
             moved = False
-            if loop.time() >= due:
+            if loop.time() >= due or any(engine.up is False and engine.pool.address for engine in self._cares):
                 moved = await self._resolve()
                 due = loop.time() + resolve.EVERY_S
             if self._book.changed() or moved:

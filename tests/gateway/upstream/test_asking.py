@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from gateway.errors import EngineError, EngineTimeout, Failure, NoEngineAvailable, Refused
+from gateway.protocol.failures import Busy
 from gateway.upstream.asking import ask
 from gateway.upstream.client import Origin, Pool
 from gateway.upstream.engine import Engine
@@ -123,3 +125,14 @@ async def test_silence_ends_in_time_and_counts_against_the_engine(serve: Serve) 
     with pytest.raises(EngineTimeout):
         await posed(engine, timeout_s=0.1)
     assert engine.failures == 1
+
+
+async def test_who_is_busy_everywhere_is_asked_within_the_budget(serve: Serve) -> None:
+    engines = [await made(serve, says(b"{}", 503)) for _ in range(6)]
+    fleet = Fleet(engines)
+    for _ in range(3):
+        with pytest.raises(Busy):
+            await ask(fleet, "/tokenize", {"prompt": "hi"}, "ours", "req-1", 5)
+    assert not fleet.budget.again(asyncio.get_running_loop().time())
+    for engine in engines:
+        await engine.pool.close()

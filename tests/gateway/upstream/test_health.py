@@ -218,6 +218,17 @@ async def test_a_unix_socket_is_probed_too(serve: Serve, tmp_path: Path) -> None
         await watched.until(("a", True), ("gone", False))
 
 
+async def test_a_key_that_cannot_be_sent_ends_no_probing(serve: Serve) -> None:
+    fake = Fake()
+    engines = [
+        Engine("k", Pool(await serve(fake.play).tcp()), api_key="a\nb"),
+        Engine("a", Pool(await serve(fake.play).tcp())),
+    ]
+    async with watching(*engines) as (_, watched):
+        await watched.until(("k", False), ("a", True))
+        assert engines[0].trouble == "ValueError"
+
+
 async def test_probing_ends_when_it_is_cancelled(serve: Serve) -> None:
     fake = Fake()
     fake.silent = True
