@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import BinaryIO
 
 from gateway.engine.command import Command
+from gateway.engine.diagnosis import diagnose
 from gateway.engine.failure import CannotStart
 from gateway.engine.process import end, lines, spawn
 from gateway.engine.progress import Progress
@@ -80,7 +81,8 @@ class Supervisor:
                     pauses = self._restart_pauses()
                 pause = next(pauses)
                 self.state = State.WAITING
-                self._progress.say(f"died ({describe(status)}): {self._reason()}; starting it again in {pause:g} s")
+                why = f"died ({describe(status)}): {self._reason(status)}"
+                self._progress.say(f"{why}; starting it again in {pause:g} s")
                 await asyncio.sleep(pause)
         except CannotStart:
             self.state = State.FAILED
@@ -112,7 +114,8 @@ class Supervisor:
             came_up = self.state is State.READY
             status = await end(process, grace_s=self._grace_s)
         if not came_up and self.starts == 1:
-            raise CannotStart(f"vLLM died while starting ({describe(status)}): {self._reason()}", self._last_lines())
+            why = f"vLLM died while starting ({describe(status)}): {self._reason(status)}"
+            raise CannotStart(why, self._last_lines())
         return status
 
     async def _become_ready(self) -> None:
@@ -133,9 +136,11 @@ class Supervisor:
         if self.state is State.STARTING:
             self._progress.log_line(line)
 
-    def _reason(self) -> str:
-        """Return the last error in the log that names a cause, or the last line."""
+    def _reason(self, status: int) -> str:
+        """Return the diagnosis, else the last error in the log that names a cause, or the last line."""
         kept = [*self._kept]
+        if found := diagnose(kept, status):
+            return str(found)
         errors = []
         for line, following in zip(kept, [*kept, ""][1:], strict=True):
             if found := _ERROR.search(line):
@@ -152,5 +157,5 @@ class Supervisor:
 def describe(status: int) -> str:
     """Say how a process ended; ``status`` as shells write it, 128 + n for signal n."""
     if status in {137, -9}:
-        return "killed, perhaps for lack of memory"
+        return "killed"
     return f"signal {status - 128}" if status > 128 else f"exit status {status}"

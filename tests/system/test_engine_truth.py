@@ -1,4 +1,4 @@
-"""What sluice plan says of a KV cache is what the real vLLM makes of it, to the block."""
+"""What we say of an engine is what the real vLLM says of itself: blocks of the KV cache, and why it does not start."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from gateway.engine import kv
+from gateway.engine.diagnosis import diagnose
 from gateway.engine.kv import Cache
 from gateway.engine.shape import shape
 from tests.engine_fixture import ENGINE_PYTHON, RealEngine, default_model
@@ -67,6 +68,8 @@ MLA = GQA | {
     "norm_topk_prob": False,
     "rope_theta": 10000,
 }
+AWQ = GQA | {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True}}
+OWN_CODE = GQA | {"model_type": "xx", "architectures": ["XX"], "auto_map": {"AutoConfig": "configuration_xx.XX"}}
 #: Name, config, tensor parallel, length, block of the engine.
 CASES = [
     ("multi-head", MHA, 1, 4096, 128),
@@ -76,12 +79,46 @@ CASES = [
 ]
 
 
+#: Each a config (None: no file), what the engine is given beside the usual, the cause, and parts of what is told.
+FAILURES: list[tuple[str, dict[str, Any] | None, dict[str, Any], str, list[str]]] = [
+    ("too little cache", GQA, {"kv_cache_memory_bytes": 2 * MIB}, "KV cache", ["2048 tokens", "--max-model-len 1920"]),
+    ("no share left", GQA, {"gpu_memory_utilization": 0.001}, "weights", ["--gpu-memory-utilization"]),
+    ("memory held by others", GQA, {"gpu_memory_utilization": 1.0}, "other processes", ["sluice doctor", "0.9"]),
+    (
+        "more cache than memory",
+        GQA,
+        {"kv_cache_memory_bytes": 2**40},
+        "other processes",
+        ["1024.0", "--kv-cache-memory"],
+    ),
+    ("too long a context", GQA, {"max_model_len": 100_000}, "context", ["100000", "4096", "max_position_embeddings"]),
+    ("heads that do not divide", GQA, {"tensor_parallel_size": 3}, "split", ["8 attention heads", "1, 2, 4, 8"]),
+    ("no weights", GQA, {"load_format": "auto"}, "missing files", ["no weights in"]),
+    ("no config.json", None, {}, "missing files", ["sluice doctor"]),
+    ("no such dtype", GQA, {"dtype": "int3"}, "dtype", ["--dtype auto, bfloat16"]),
+    ("a dtype that AWQ has not", AWQ, {"dtype": "float32"}, "dtype", ["awq", "--dtype float16"]),
+    ("an unknown model", GQA | {"model_type": "foo"}, {}, "architecture", ["foo"]),
+    ("an unknown architecture", GQA | {"architectures": ["FooForCausalLM"]}, {}, "architecture", ["FooForCausalLM"]),
+    ("code of its own", OWN_CODE, {}, "own code", ["--trust-remote-code"]),
+    ("no tokenizer", GQA, {"skip_tokenizer_init": False}, "missing files", ["tokenizer"]),
+]
+
+
 @pytest.fixture(scope="module")
 def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What vLLM makes of every case: started once for all of them."""
+    """What vLLM makes of every case: one process for all of them."""
     folder = tmp_path_factory.mktemp("truth")
-    cases = [{"config": config, "memory": 64 * MIB, "tp": tp, "length": length} for _, config, tp, length, _ in CASES]
-    (folder / "cases.json").write_text(json.dumps(cases))
+    usual = {"kv_cache_memory_bytes": 64 * MIB, "max_model_len": 2048}
+    cases: dict[str, dict[str, Any]] = {
+        name: {"config": config, "arguments": usual | {"tensor_parallel_size": tp, "max_model_len": length}}
+        for name, config, tp, length, _ in CASES
+    }
+    for name, config, arguments, _, _ in FAILURES:
+        given = usual | arguments
+        if "gpu_memory_utilization" in arguments:
+            del given["kv_cache_memory_bytes"]
+        cases[name] = {"config": config, "arguments": given}
+    (folder / "cases.json").write_text(json.dumps([*cases.values()]))
     environ = os.environ | {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -91,10 +128,10 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         "TORCHDYNAMO_DISABLE": "1",
     }
     command = [ENGINE_PYTHON, ROOT / "tests/engine_truth.py", folder / "cases.json"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     told = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("TRUTH ")]
-    assert len(told) == len(CASES), done.stdout[-3000:] + done.stderr[-3000:]
-    return {name: each for (name, *_), each in zip(CASES, told, strict=True)}
+    assert len(told) == len(cases), done.stdout[-3000:] + done.stderr[-3000:]
+    return dict(zip(cases, told, strict=True))
 
 
 @pytest.mark.engine
@@ -103,12 +140,28 @@ def test_the_planned_blocks_are_the_engines(
     truth: dict[str, dict[str, Any]], name: str, config: dict[str, Any], tp: int, length: int, block: int
 ) -> None:
     its = truth[name]
+    assert "fault" not in its
     cache = Cache(tensor_parallel=tp, block=block, in_flight=its["in_flight"])
     planned = kv.capacity(shape(config), cache, 64 * MIB, length)
     assert its["block"] == block
     assert planned.blocks == its["blocks"]
     assert planned.concurrency == pytest.approx(its["concurrency"])
     assert planned.tokens == its["tokens"]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("name", "cause", "parts"),
+    [(name, cause, parts) for name, _, _, cause, parts in FAILURES],
+    ids=[name for name, *_ in FAILURES],
+)
+def test_why_an_engine_does_not_start_is_named(
+    truth: dict[str, dict[str, Any]], name: str, cause: str, parts: list[str]
+) -> None:
+    found = diagnose(truth[name]["fault"].splitlines())
+    assert found is not None, truth[name]
+    assert found.cause == cause
+    assert [part for part in parts if part not in str(found)] == [], found
 
 
 @pytest.mark.engine
