@@ -11,13 +11,17 @@ RUN python3 -m gateway.engine.install /opt/engine \
  && /opt/engine/bin/python -m gateway.engine.make_smollm2 /models/smollm2
 
 FROM ${BASE}
+# vLLM's CPU kernels are linked against it; the version is the base's.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends libnuma1 && rm -rf /var/lib/apt/lists/*
 LABEL org.opencontainers.image.title="Sluice's CPU engine" \
       org.opencontainers.image.description="vLLM on the CPU, with SmolLM2-135M-Instruct" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/engine /opt/engine
 COPY --from=build /models /models
 ENV HOME=/tmp USER=vllm PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
-    HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 TORCHDYNAMO_DISABLE=1 VLLM_CPU_KVCACHE_SPACE=1
+    HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 TORCHDYNAMO_DISABLE=1 VLLM_CPU_KVCACHE_SPACE=1 \
+    VLLM_CPU_OMP_THREADS_BIND=nobind
 USER 10002:10002
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=6 \

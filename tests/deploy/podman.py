@@ -13,7 +13,7 @@ from tests.deploy.chart import ROOT
 
 BASE = "localhost/sluice/base:bookworm"
 GATEWAY = "localhost/sluice/gateway:0.1.0"
-PACKAGES = "ca-certificates,python3,python3-venv,prometheus,redis-server"
+PACKAGES = "ca-certificates,python3,python3-venv,libnuma1,prometheus,redis-server"
 CERTIFICATES = Path("/etc/ssl/certs")
 
 CONFIGURATION = """
