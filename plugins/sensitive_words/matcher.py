@@ -65,7 +65,10 @@ class Matcher:
             (form.key for form in spelled if not form.left),
             (form.key for form in spelled if form.left),
             folding.max_skip,
-            gapped=any(form.gaps is not None for form in spelled),
+            [
+                *(run for form in spelled for run in form.gaps or () if run),
+                *(" " for form in spelled if form.pinyin),  # stands between syllables
+            ],
         )
         letters = max(
             (len(form.word) if form.gaps is None else len(form.word + form.key) for form in spelled), default=0

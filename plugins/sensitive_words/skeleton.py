@@ -26,6 +26,8 @@ OVERLAYS = frozenset(map(chr, (*range(0x334, 0x339), *range(0x20D0, 0x2100), 0x4
 #: They part words, and stand in ordinary ones: he'll is no hell.
 APOSTROPHES = frozenset("'’‘`´ʼ")
 _STROKE = "/"  # stands for the stroke of ø among a letter's marks
+#: Letters with strokes and hooks that living languages write; others are decoration.
+_WRITTEN = frozenset("øđðħłŧɓɗƙƴɛɔŋ")
 
 #: Letters on a dark ground. Compatibility forms know the other framed ones. Letters that flags are made of stand alone:
 #: a flag behind a word is no part of it.
@@ -74,7 +76,7 @@ def _spelled(raw: str) -> tuple[tuple[Letter, ...], str]:
     for part in _FRAMED.get(raw) or fold_character(raw):
         if not _mark(part):
             letter = _plainly(part)
-            letters.append(Letter(_LOOSE.get(letter, letter), letter, _STROKE if part in STROKES else "", raw))
+            letters.append(Letter(_LOOSE.get(letter, letter), letter, _STROKE if part in _WRITTEN else "", raw))
         elif letters:
             letters[-1] = letters[-1]._replace(marks=letters[-1].marks + part)
         else:

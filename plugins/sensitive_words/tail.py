@@ -42,13 +42,19 @@ class Beginnings:
 class Tail:
     """Answers where the first entry may have begun that a text's end cuts off."""
 
-    __slots__ = ("_anywhere", "_at_words", "_gapped", "_longest", "_max_skip", "_mixed")
+    __slots__ = ("_anywhere", "_at_words", "_furthest", "_gapped", "_lines", "_longest", "_max_skip", "_mixed")
 
-    def __init__(self, anywhere: Iterable[str], at_words: Iterable[str], max_skip: int, *, gapped: bool) -> None:
+    def __init__(
+        self, anywhere: Iterable[str], at_words: Iterable[str], max_skip: int, own: Iterable[str] = ()
+    ) -> None:
+        """``own``: separators that entries have of themselves."""
         everywhere, bounded = list(anywhere), list(at_words)
         self._anywhere, self._at_words = Beginnings(everywhere), Beginnings(bounded)
         self._longest = max(map(len, (*everywhere, *bounded)), default=0)
-        self._max_skip, self._gapped = max_skip, gapped
+        gaps = list(own)
+        self._max_skip, self._gapped = max_skip, bool(gaps)
+        self._lines = max((run.count("\n") for run in gaps), default=1)
+        self._furthest = max((len(run) for run in gaps), default=0) + LONGEST
         #: Letters of scripts with spaces and of others in one entry: then spaces may follow the former.
         self._mixed = any(len({letter in WORD for letter in word}) > 1 for word in everywhere)
 
@@ -83,7 +89,7 @@ class Tail:
             at -= 1
             if letters[at] in " -":
                 skipped += 1
-                if skipped > LONGEST + 1:
+                if skipped > self._furthest + 1:
                     break
             else:
                 places.append(at)
@@ -101,7 +107,9 @@ class Tail:
             latin = letters[previous] in WORD and (not self._mixed if last else letters[place] in WORD)
             if run:
                 judged = gap(run, self._max_skip, latin=latin, digits=False)
-                if not (judged.opens if last else judged.spelled) and not (self._gapped and run.count("\n") <= 1):
+                if not (judged.opens if last else judged.spelled) and not (
+                    self._gapped and run.count("\n") <= max(self._lines, 1)
+                ):
                     return False
                 spaces = spaces or (latin and (" " in run or "\n" in run))
             elif latin and not last:

@@ -33,8 +33,9 @@ def span(place: Place) -> tuple[int, int]:
     copy = place.copy
     start, end = copy.places[place.start], copy.lasts[place.end - 1] + 1
     if not copy.same and copy.letters[place.end - 1] in WORD:
-        while end < len(copy.text) and is_mark(copy.text[end]):
-            end += 1
+        for at in range(end, _after(copy.text, end)):
+            if is_mark(copy.text[at]):
+                end = at + 1
     return start, end
 
 
@@ -47,6 +48,13 @@ def written(form: Form, place: Place, folding: Folding) -> bool | None:
     if (place.copy.same or not form.spaced) and form.letters is None:
         return True
     return _as_written(form, place, folding)
+
+
+def _after(text: str, at: int) -> int:
+    """Return where marks and what is invisible end."""
+    while at < len(text) and (is_mark(text[at]) or not fold(text[at])):
+        at += 1
+    return at
 
 
 def _long_enough(counts: Sequence[int], place: Place) -> bool:
@@ -67,10 +75,7 @@ def _as_written(form: Form, place: Place, folding: Folding) -> bool | None:
     """Do marks and look-alikes of other scripts not make another word of it?"""
     copy, start, end, *_ = place
     first, last = copy.places[start], copy.lasts[end - 1]
-    after = last + 1
-    while after < len(copy.text) and not copy.same and (not fold(copy.text[after]) or is_mark(copy.text[after])):
-        after += 1
-    spelled = spelling(copy.text[first:after])
+    spelled = spelling(copy.text[first : _after(copy.text, last + 1)])
     if copy.runs:
         spelled = [most_marked(list(run)) if one not in " -" else next(run) for one, run in groupby(spelled, _read_as)]
     spelled = [one for one in spelled if one.read_as not in " -"]
@@ -92,9 +97,14 @@ def _read_as(letter: Letter) -> str:
     return letter.read_as
 
 
+def _marks(letter: Letter) -> str:
+    """Return a letter's marks; the dot of İ is the i's own."""
+    return letter.marks.replace("\u0307", "") if letter.letter in "ij" else letter.marks
+
+
 def _marks_allow(pairs: Sequence[tuple[Letter, Letter]]) -> bool:
     """Are the marks the entry's, or decoration: strokes through letters, heaps of marks, a mark on every letter?"""
-    spaced = [(one.marks, its.marks) for one, its in pairs if its.letter in WORD]
+    spaced = [(_marks(one), _marks(its)) for one, its in pairs if its.letter in WORD]
     if all(marks == own for marks, own in spaced):
         return True
     bare = [tuple("".join(mark for mark in marks if mark not in OVERLAYS) for marks in pair) for pair in spaced]

@@ -129,8 +129,10 @@ def reach(text: str, read: list[Unit], match: Match) -> tuple[int, int]:
     """The code points of a match, marks on its last letter included."""
     last = read[match.at[-1]]
     end = last.last + 1
-    while last.in_word and end < len(text) and is_mark(text[end]):
-        end += 1
+    more = end
+    while last.in_word and more < len(text) and (is_mark(text[more]) or not fold(text[more])):
+        more += 1
+        end = more if is_mark(text[more - 1]) else end
     return read[match.at[0]].first, end
 
 

@@ -162,7 +162,10 @@ def spelled_neighbours(read: list[Unit], match: Match, most: int) -> tuple[bool,
 
 def marks_hold(pairs: list[tuple[Unit, str]]) -> bool:
     """Are the marks the entry's, or decoration?"""
-    strict = [(one.marks, own) for one, own in pairs]
+    strict = [
+        (one.marks.replace("\u0307", ""), own.replace("\u0307", "")) if one.letter in "ij" else (one.marks, own)
+        for one, own in pairs
+    ]
     loose = [tuple("".join(mark for mark in marks if mark not in OVERLAYS) for marks in pair) for pair in strict]
     return (
         all(marks == own for marks, own in strict)

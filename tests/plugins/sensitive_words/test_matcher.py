@@ -161,5 +161,5 @@ def test_a_text_made_against_the_matcher_takes_linear_time(text: str) -> None:
         return time.process_time() - began
 
     # six times the text; quadratic would be thirty-six times the time, and a busy machine gets three tries
-    tries = ((seconds(6_000), seconds(36_000)) for _ in range(3))
+    tries = ((seconds(3_000), seconds(18_000)) for _ in range(3))
     assert any(large < 0.02 + 12 * small for small, large in tries)

@@ -31,14 +31,14 @@ def test_a_beginning_goes_on() -> None:
     ],
 )
 def test_an_entry_may_have_begun(text: str, waits: str) -> None:
-    tail = Tail(["赌博"], ["shit"], 3, gapped=False)
+    tail = Tail(["赌博"], ["shit"], 3)
     copy = read(text)
     assert text[copy.places[tail.alive(copy)] :] == waits
 
 
 @pytest.mark.parametrize("text", ["我", "赌\n\n", "赌。，", "赌-*-*", "this", "sh ", "ssh", "赌" + "-" * 66, "赌的"])
 def test_what_ends_no_entry_waits_for_nothing(text: str) -> None:
-    tail = Tail(["赌博"], ["shit"], 3, gapped=False)
+    tail = Tail(["赌博"], ["shit"], 3)
     copy = read(text)
     assert tail.alive(copy) == len(copy.letters)
 

@@ -65,6 +65,9 @@ def hits(text: str) -> list[str]:
         # EV-03: full width, case, styled letters
         *(
             "ＦｏｒＢｉｄｄｅｎＺｅｂｒａ",
+            "SHİT",
+            "ƒorbiddenzebra",
+            "6️⃣9️⃣",
             "fOrBiDdEnZeBrA",
             "ⓕⓞⓡⓑⓘⓓⓓⓔⓝⓩⓔⓑⓡⓐ",
             "𝐟𝐨𝐫𝐛𝐢𝐝𝐝𝐞𝐧𝐳𝐞𝐛𝐫𝐚",
