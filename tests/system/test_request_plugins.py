@@ -111,3 +111,22 @@ def test_a_real_engine_takes_what_the_plugin_made_of_a_prompt(
         assert answer.status_code == 200
         assert answer.json()["usage"]["prompt_tokens"] > 0
         assert answer.headers["x-sluice-tags"] == "prompt_cut"
+
+
+@pytest.mark.parametrize(("embedder", "asked"), [("e5", 1), ("none", 0)])
+def test_another_model_tells_which_sentences_are_alike(
+    fake: FakeVLLM, start_gateway: StartGateway, embedder: str, asked: int
+) -> None:
+    cut = {"strategy": "semantic", "max_characters": 60, "embeddings": embedder}
+    models = [model("smollm2", fake.url), model("e5", fake.url)]
+    gateway = start_gateway(configuration(models, chain=[{"plugin": "length", "options": cut}]))
+    text = "It rained on Monday. It rained on Tuesday. The key is under the mat. It rained on Friday. It stopped."
+    answer = post(gateway, messages=[{"role": "user", "content": text}])
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-sluice-tags"] == "prompt_cut"
+    requests = fake.requests("/v1/embeddings")
+    assert len(requests) == asked
+    assert all(request.body["model"] == "e5" and len(request.body["input"]) == 5 for request in requests)
+    if not asked:
+        told = gateway.wait_log(lambda line: line.get("event") == "length")
+        assert told["said"].startswith("no embeddings of none: There is no model 'none'")
