@@ -133,6 +133,7 @@ class SharedStore:
         self._script = (files(__package__) / "shared.lua").read_text("utf-8")
         self._sha = ""
         self.here = False
+        changed(False)  # until it has answered: one that is never found has to show in the metrics too
         self.instances = 1
 
     @property
