@@ -54,6 +54,16 @@ def test_a_dead_and_a_hung_engine_hold_up_nobody_who_is_not_at_them(
     until(lambda: hear(gateway, {}).text() == "back", 30)
 
 
+def test_a_refused_connection_is_nobodys_business(pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway) -> None:
+    """LB-03, A."""
+    _, well = pair
+    gateway = start_gateway(configuration([model("smollm2", f"http://127.0.0.1:{free_port()}", well.url)]))
+    for _ in range(6):
+        heard = hear(gateway, {})
+        assert (heard.text(), heard.done, heard.errors) == ("two", True, [])
+    assert len(well.requests()) == 6
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_engine_is_asked_once_and_then_the_other(
     pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway, status: int
