@@ -85,7 +85,7 @@ class Lanes:
         )
 
     def candidates(self, copy: Copy) -> Iterator[Candidate]:
-        """Yield everything that looks like an entry; the same place may come twice."""
+        """Yield everything that looks like an entry."""
         letters = copy.letters
         if self._compact and (self._compact_ascii or not letters.isascii()):
             yield from self._in_compact(letters)
@@ -95,8 +95,12 @@ class Lanes:
         for start, end, forms in self._words.all(latin.translate(_APART)):
             for form in forms:  # the copy begins a space later
                 yield start - 1 + form.left, end - 1 - form.right, form
+        seen: set[tuple[int, int, int]] = set()  # single letters that symbols join are found both ways
         for starts, found in self._pieces(latin):
-            yield from self._in_pieces(latin, starts, found)
+            for start, end, form in self._in_pieces(latin, starts, found):
+                if (place := (start, end, id(form))) not in seen:
+                    seen.add(place)
+                    yield start, end, form
 
     def _in_compact(self, letters: str) -> Iterator[Candidate]:
         matches = list(self._compact.all(letters.encode().translate(None, _separators)))
