@@ -32,6 +32,8 @@ POLICY = made(
         *("forbidden\u200bzebra", "f\u200dorbiddenzebra", "forbidden\ufeffzebra", "赌\u200c博", "赌\u00ad\u2060博"),
         *("ＦｏｒＢｉｄｄｅｎＺｅｂｒａ", "fOrBiDdEnZeBrA", "ⓕⓞⓡⓑⓘⓓⓓⓔⓝⓩⓔⓑⓡⓐ", "𝐟𝐨𝐫𝐛𝐢𝐝𝐝𝐞𝐧𝐳𝐞𝐛𝐫𝐚"),
         *("有人种植大麻", "大麻烦和大麻", "赌\x00博", "赌\ufe0f博", "赌\U000e0061博"),
+        *("赌 博", "赌。。。博", "赌￥博", "赌*-博", "赌\n博", "赌　博", "線上賭博", "賭\u200b博"),
+        *("fоrbiddenzebra", "forbiddenzеbrа", "fοrbiddenzebra", "f.o.r.b.i.d.d.e.n.z.e.b.r.a", "for-bidden_zebra"),
     ],
 )
 def test_an_evasive_spelling_is_blocked_in_both_directions(text: str) -> None:
@@ -54,6 +56,8 @@ def test_an_evasive_spelling_is_blocked_in_both_directions(text: str) -> None:
         ("you ass!", "you ***!"),
         ("三黄片和黄片", "三黄片和**"),
         ("😀 黄\u200b片 😀", "😀 *** 😀"),
+        ("三 黄片", "三 **"),
+        ("你说s-h-i-t，s h i t!", "你说*******，*******!"),
     ],
 )
 def test_exactly_the_word_is_masked_in_both_directions(text: str, masked: str) -> None:
