@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gateway.sdk import Answer, Blocked, Channel, Edit, Exchange, Hit, Options, Plugin, TextFilter
+from gateway.sdk import Answer, Blocked, Channel, Edit, Exchange, Hit, Options, Plugin, Reading, TextFilter
 
 _ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
 _STEP = 128  # code points between two looks: at the same places however the text is cut
@@ -18,6 +18,8 @@ _OVERLAP = 8  # the longest mark of garbled text, and a character before it
 _RULES = 5  # a unit without letters (a rule, a table's frame) has to fill this many times as much
 #: A replacement character, a tokenizer's own space, byte or unknown token, UTF-8 read as something else.
 _GARBLED = re.compile("\ufffd|▁(?=\\w)|<0x[0-9A-F]{2}>|<unk>|\\[UNK\\]|(?<=[a-z.,])Ġ|â€[™œ“”¦]")
+
+_MARKS = ("\ufffd", "▁", "<0x", "<unk>", "[UNK]", "Ġ", "â€")  # one of them is in whatever that finds
 
 GARBLED, LOOPING, EMPTY, ENDLESS = "garbled", "looping", "empty_answer", "endless"
 NO_EDITS: tuple[Edit, ...] = ()
@@ -45,6 +47,10 @@ class AnswerSanity(Plugin):
         """Watch every text of a generated answer."""
         return SanityFilter(self.options, exchange, self.name, channel.kind) if exchange.route in _ROUTES else None
 
+    def is_clean(self, text: Reading) -> bool:
+        """Say of a text too short to loop whether it has no mark of garbled text: then nobody has to watch it."""
+        return _is_sound(self.options, text.text)
+
     def on_answer(self, exchange: Exchange, answer: Answer) -> None:
         """See what only the whole shows: that there is nothing, or that the engine itself had to end it."""
         if exchange.route not in _ROUTES:
@@ -68,6 +74,11 @@ def note(exchange: Exchange, plugin: str, symptom: str, where: str = "", at: int
     exchange.tag(symptom)
 
 
+def _is_sound(options: AnswerSanityOptions, text: str) -> bool:
+    short = len(text) < min(options.loop_characters, options.max_characters)
+    return short and not any(mark in text for mark in _MARKS)
+
+
 def _is_empty(choice: dict[str, Any]) -> bool:
     message = choice.get("message")
     if not isinstance(message, dict):
@@ -84,6 +95,10 @@ class SanityFilter:
         self._options, self._exchange, self._name, self._kind = options, exchange, name, kind
         self._position = self._garbled = 0
         self._end = ""
+
+    def is_clean(self, text: str) -> bool:
+        """Say that there is nothing to be noticed in a text that is whole."""
+        return _is_sound(self._options, text)
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Let the text pass, and look at it every 128 code points. Raises Blocked where that is wanted."""

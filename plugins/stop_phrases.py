@@ -10,7 +10,8 @@ from pydantic import Field
 
 from gateway.sdk import Blocked, Channel, Edit, Exchange, Hit, Options, Plugin, TextFilter
 
-_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
+_COMPLETIONS = "/v1/completions"
+_ROUTES = frozenset({"/v1/chat/completions", _COMPLETIONS, "/v1/messages", "/v1/responses"})
 _ASKED = frozenset({"prompt", "input"})  # places of what is asked where nobody is said to ask it
 _SHORTEST_ECHO = 16  # code points of a prompt; an answer may well begin with a shorter one
 _LONGEST_ECHO = 10_000  # a longer prompt would have to be held back without end
@@ -50,7 +51,7 @@ class StopPhrases(Plugin):
 
 def _prompt(exchange: Exchange) -> str | None:
     """Return what the model was asked last, where an answer that begins with it would be an echo."""
-    if exchange.request.get("echo"):
+    if exchange.route == _COMPLETIONS and exchange.request.get("echo"):
         return None
     texts = [text.text for text in exchange.texts() if text.role == "user" or text.path in _ASKED]
     prompt = texts[-1].strip() if texts else ""
@@ -67,6 +68,10 @@ class PhraseFilter:
         self._beginnings = frozenset(phrase[:end] for phrase in phrases for end in range(1, len(phrase)))
         self._longest = max(map(len, self._beginnings), default=0)
         self._held = ""
+
+    def is_clean(self, text: str) -> bool:
+        """Say that no phrase is in a text that is whole."""
+        return not any(phrase in text for phrase in self._phrases)
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Show all but what may be the beginning of a phrase. Raises Blocked."""
@@ -99,6 +104,10 @@ class EchoFilter:
         self._prompt, self._phrases, self._exchange, self._name = prompt, phrases, exchange, name
         self._held: str | None = ""  # None once it is decided
         self._at = 0
+
+    def is_clean(self, text: str) -> bool:
+        """Say that a text that is whole does not begin with the prompt, and holds no phrase."""
+        return not text.lstrip().startswith(self._prompt) and self._phrases.is_clean(text)
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Decide, or hold back. Raises Blocked."""

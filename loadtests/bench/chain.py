@@ -5,7 +5,7 @@
     .venv/bin/python loadtests/bench/chain.py --each       and each of them alone
 
 One mock engine, one gateway for each chain, rounds in turn: the difference is taken within a round, and the median of
-the differences is told. Prompts have about 500 characters, Chinese and English; answers 64 tokens, whole or streamed.
+the differences is told. Prompts have about 500 characters, most of them Chinese; answers 64 tokens, whole or streamed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def load(url: str, seconds: float, stream: bool) -> int:
     """Send requests for some seconds; return how many were answered."""
     command = [sys.executable, str(HERE / "load.py"), "--url", url, "-c", "16", "--seconds", str(seconds)]
     done = subprocess.run(
-        [*command, "--tokens", "64", *(["--stream"] if stream else [])], capture_output=True, text=True, check=True
+        [*command, "--tokens", "64", "--prompt-bytes", "1400", *(["--stream"] if stream else [])],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     told = json.loads(done.stdout)
     if told["errors"]:

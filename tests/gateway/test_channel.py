@@ -172,3 +172,45 @@ def test_a_shadow_filter_records_and_changes_nothing() -> None:
     filtered = ChannelFilter(lambda: [Stage("f0", ShadowFilter("f0", Hits("a", ""), source, record), Run())], record)
     assert run(filtered, ["ab", "c"])[0] == "abc"
     assert [hit.shadow for hit in record.hits] == [True]
+
+
+class Capitals:
+    """Replaces one letter by another, and knows where it would do nothing."""
+
+    def __init__(self, letter: str, by: str, log: list[str]) -> None:
+        self.letter, self.by, self.log, self.at = letter, by, log, 0
+
+    def is_clean(self, text: str) -> bool:
+        return self.letter not in text
+
+    def feed(self, text: str) -> tuple[str, list[Edit]]:
+        self.log.append(self.letter)
+        edits = [Edit(self.at + i, self.at + i + 1, self.by) for i, each in enumerate(text) if each == self.letter]
+        self.at += len(text)
+        return text.replace(self.letter, self.by), edits
+
+    def finish(self) -> tuple[str, list[Edit]]:
+        return "", []
+
+
+def capitals(log: list[str]) -> ChannelFilter:
+    pairs = [("a", "b"), ("b", "c"), ("x", "y")]
+    return ChannelFilter(lambda: [Stage(one, Capitals(one, two, log), Run()) for one, two in pairs], Record())
+
+
+@given(st.text("abxz", max_size=8))
+def test_a_whole_text_that_passes_by_clean_filters_comes_out_as_through_them(text: str) -> None:
+    whole, pieces = capitals([]), capitals([])
+    shown, edits = whole.whole(text)
+    fed, more = pieces.feed(text)
+    tail, last = pieces.finish()
+    assert (shown, [*edits]) == (fed + tail, [*more, *last])
+    assert shown == text.replace("a", "b").replace("b", "c").replace("x", "y")
+    assert (whole.fed, whole.told) == (len(text), len(text))
+
+
+@pytest.mark.parametrize(("text", "asked"), [("zz", []), ("bz", ["b", "x"]), ("az", ["a", "b", "x"]), ("xz", ["x"])])
+def test_only_the_first_filters_are_left_out(text: str, asked: list[str]) -> None:
+    log: list[str] = []
+    capitals(log).whole(text)
+    assert log == asked, "what one has changed, those behind it have to see"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -73,3 +74,43 @@ def test_a_real_engine_bills_what_was_counted_to_the_token(
     gateway = start_gateway(configuration([{**entry, "name": "smollm2"}], chain=chain))
     assert ask(gateway, text).json()["usage"]["prompt_tokens"] == used
     assert not [line for line in gateway.records() if line.get("event") == "prompts_differ"]
+
+
+TURNS: list[dict[str, Any]] = [
+    {"role": "user", "content": "Hello, 你好."},
+    {"role": "assistant", "content": "Hello! How can I help?"},
+]
+ROUTES: list[tuple[str, dict[str, Any]]] = [
+    (CHAT, {"messages": [{"role": "system", "content": "Be brief."}, *TURNS, {"role": "user", "content": "再见"}]}),
+    ("/v1/completions", {"prompt": "Once upon a time, 从前"}),
+    (
+        "/v1/responses",
+        {
+            "instructions": "Be brief.",
+            "input": [*TURNS, {"role": "user", "content": [{"type": "input_text", "text": "What is 2 + 2? 谢谢"}]}],
+            "max_output_tokens": 1,
+            "store": False,
+        },
+    ),
+    ("/v1/responses", {"input": "What is 2 + 2?", "max_output_tokens": 1, "store": False}),
+    (
+        "/v1/messages",
+        {
+            "system": [{"type": "text", "text": "Be brief."}],
+            "messages": [*TURNS, {"role": "user", "content": [{"type": "text", "text": "What is 2 + 2? 谢谢"}]}],
+        },
+    ),
+]
+
+
+@pytest.mark.engine
+def test_every_route_is_counted_as_the_engine_bills_it(real_engine: RealEngine, start_gateway: StartGateway) -> None:
+    entry = {**model(real_engine.model, real_engine.url, tokenizer=str(default_model())), "name": "smollm2"}
+    chain = [{"plugin": "length", "options": {"max_prompt_tokens": 3}}]
+    gateway = start_gateway(configuration([entry], chain=chain))
+    for route, body in ROUTES:
+        asked = {"max_tokens": 1, **body} if route != "/v1/responses" else body
+        told = httpx.post(f"{real_engine.url}{route}", json={"model": real_engine.model, **asked}, timeout=60).json()
+        used = told["usage"].get("prompt_tokens") or told["usage"]["input_tokens"]
+        refused = gateway.post(route, {"model": "smollm2", **asked}).json()["error"]["message"]
+        assert refused.startswith(f"The prompt is too long: {used} tokens, "), (route, used, refused)
