@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -53,11 +54,9 @@ class Subject(NamedTuple):
 
 
 def sluice(entries: Sequence[str]) -> Subject:
-    from plugins.sensitive_words.matcher import Matcher
-    from plugins.sensitive_words.wordlist import Source
-
-    made = (Source("list").entry(word, number) for number, word in enumerate(entries, 1))
-    matcher = Matcher(entry for entry in made if entry is not None)
+    matching, wordlist = (import_module(f"plugins.sensitive_words.{name}") for name in ("matcher", "wordlist"))
+    made = (wordlist.Source("list").entry(word, number) for number, word in enumerate(entries, 1))
+    matcher = matching.Matcher(entry for entry in made if entry is not None)
 
     def found(text: str) -> bool:
         reading: Any = SimpleNamespace(text=text)
@@ -67,9 +66,7 @@ def sluice(entries: Sequence[str]) -> Subject:
 
 
 def pyahocorasick(entries: Sequence[str]) -> Subject:
-    import ahocorasick
-
-    automaton = ahocorasick.Automaton()
+    automaton = import_module("ahocorasick").Automaton()
     for number, word in enumerate(entries):
         automaton.add_word(word.lower(), number)
     automaton.make_automaton()
@@ -77,24 +74,18 @@ def pyahocorasick(entries: Sequence[str]) -> Subject:
 
 
 def ahocorasick_rs(entries: Sequence[str]) -> Subject:
-    import ahocorasick_rs
-
-    automaton = ahocorasick_rs.AhoCorasick([word.lower() for word in entries])
+    automaton = import_module("ahocorasick_rs").AhoCorasick([word.lower() for word in entries])
     return Subject(lambda text: bool(automaton.find_matches_as_indexes(text.lower())))
 
 
 def flashtext(entries: Sequence[str]) -> Subject:
-    from flashtext import KeywordProcessor
-
-    processor = KeywordProcessor()
+    processor = import_module("flashtext").KeywordProcessor()
     processor.add_keywords_from_list(list(entries))
     return Subject(lambda text: bool(processor.extract_keywords(text)))
 
 
 def flashtext2(entries: Sequence[str]) -> Subject:
-    from flashtext2 import KeywordProcessor
-
-    processor = KeywordProcessor(case_sensitive=False)
+    processor = import_module("flashtext2").KeywordProcessor(case_sensitive=False)
     for word in entries:
         processor.add_keyword(word)
     return Subject(lambda text: bool(processor.extract_keywords(text)))
