@@ -30,7 +30,7 @@ class Attempt:
     """Holds the engine at work for a request and the connection to it, and gives both back."""
 
     __slots__ = (
-        *("_again", "_asking", "_connection", "_copied", "_engines", "_loop", "_sent_at", "_tried", "_want"),
+        *("_again", "_asking", "_busy", "_connection", "_copied", "_engines", "_loop", "_sent_at", "_tried", "_want"),
         "engine",
     )
 
@@ -38,6 +38,7 @@ class Attempt:
         self._engines, self._asking, self._loop, self._want = engines, asking, loop, want
         self._tried: frozenset[Engine] = frozenset()
         self._again: bool | None = None  # an engine has had the request; None: nobody was asked yet
+        self._busy = False  # the last one had no room
         self._copied: tuple[str, ...] = ()  # the mirrors that have the request too
         self._sent_at = 0.0
         self._connection: Connection | None = None
@@ -53,7 +54,7 @@ class Attempt:
             self._again = False
             engines.budget.asked(now)
         engine = engines.choose(self._tried, now, self._want)
-        if engine is None or (self._again and not engines.budget.again(now)):
+        if engine is None or (self._again and not engines.again(engine, now, busy=self._busy)):
             raise NoEngineAvailable("No engine can take the request now; try again soon.", retry_after=2)
         if engines.mirrors and not self._tried and not self._copied:
             self._copied = engines.copy(self._asking.request_for, self._want)
@@ -99,7 +100,7 @@ class Attempt:
 
     def busy(self) -> None:
         """The engine has no room: another is to be asked."""
-        self._again = True
+        self._again = self._busy = True
         if self.engine is not None:
             self.engine.busy(self._loop.time())
             self._tried |= {self.engine}
@@ -110,7 +111,7 @@ class Attempt:
         if not broken.reused and self.engine is not None:
             self.engine.failed(self._loop.time())
             self._tried |= {self.engine}
-            self._again = True
+            self._again, self._busy = True, False
 
     def pause(self) -> None:
         """Stop reading the answer."""

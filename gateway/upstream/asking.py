@@ -42,7 +42,7 @@ async def ask(
     try:
         async with asyncio.timeout(timeout_s):
             while (engine := engines.choose(tried, loop.time())) is not None:
-                if again and not engines.budget.again(loop.time()):
+                if again and not engines.again(engine, loop.time(), busy=isinstance(failure, failures.Busy)):
                     break
                 tried.add(engine)
                 try:

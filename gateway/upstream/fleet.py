@@ -74,6 +74,13 @@ class Fleet(Sequence[Engine]):
         """Return the engine for a request, None if there is none (see ``choice.choose``)."""
         return choose(self._engines, want, excluded, now, self._shares)
 
+    def again(self, engine: Engine, now: float, *, busy: bool) -> bool:
+        """Say whether a request that another engine has had may be sent to this one.
+
+        From one that was ``busy`` to one that is fit always: that is what others are for. All else is bounded.
+        """
+        return (busy and engine.fit(now)) or self.budget.again(now)
+
     def copy(self, request_for: Callable[[Engine], tuple[bytes, bytes]], want: Want) -> tuple[str, ...]:
         """Send copies of a request to mirrors, in the background; return the names of those that got one."""
         return self._copies.send(self.mirrors, request_for, want) if self._copies is not None else ()

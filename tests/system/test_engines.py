@@ -81,6 +81,17 @@ def test_a_busy_engine_is_asked_once_and_then_the_other(
     assert len(busy.requests()) + len(well.requests()) <= 6
 
 
+def test_a_burst_at_a_busy_engine_finds_the_other_to_the_last_request(
+    pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
+) -> None:
+    busy, well = pair
+    busy.always(answers(error(503, "busy"), 503))
+    gateway = start_gateway(configuration([model("smollm2", busy.url, well.url)]))
+    with ThreadPoolExecutor(30) as pool:
+        answered = Counter(each.status_code for each in pool.map(lambda _: gateway.post(CHAT, CHATTING), range(30)))
+    assert answered == {200: 30}
+
+
 def test_nothing_is_sent_again_after_a_timeout_or_a_first_event(
     pair: tuple[FakeVLLM, FakeVLLM], start_gateway: StartGateway
 ) -> None:
@@ -108,7 +119,8 @@ def test_a_bad_hour_does_not_double_the_load(pair: tuple[FakeVLLM, FakeVLLM], st
             502,
             503,
         }
-    assert sum(len(fake.requests()) for fake in pair) <= 60 * 1.2 + 3
+    sent = sum(len(fake.requests()) for fake in pair)
+    assert sent <= 60 * 1.2 + 3 + 15  # a kept connection that breaks says nothing, and probes keep some; without: 120
 
 
 def test_a_burst_over_new_connections_is_spread_evenly(

@@ -34,3 +34,12 @@ def test_a_session_goes_before_a_prefix_and_is_its_keys_own() -> None:
     assert len({ours.session, theirs.session, 0}) == 3
     fleet.keeps_prefixes = False
     assert fleet.want(BODY, {}, work=1, stream=False).prefix == 0
+
+
+def test_from_a_busy_engine_a_request_may_always_go_to_a_fit_one_and_elsewhere_only_within_the_budget() -> None:
+    engine = Engine("a", POOL)
+    fleet = Fleet([engine])
+    assert all(fleet.again(engine, 100.0, busy=True) for _ in range(50))
+    assert [fleet.again(engine, 100.0, busy=False) for _ in range(4)] == [True, True, True, False]
+    engine.busy(100.0)
+    assert not fleet.again(engine, 100.5, busy=True)
