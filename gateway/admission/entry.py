@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gateway.admission.estimate import Estimate
+from gateway.admission.estimate import Estimate, Running
 from gateway.admission.gate import Gate, Place, Rank
 from gateway.admission.keys import Principal, SharedLimits
 from gateway.admission.limits import Held, Limits
@@ -61,7 +61,7 @@ class Entry:
 
     __slots__ = (
         *("_choices", "_door", "_loop", "_meters", "_model", "_most", "_place", "_principal"),
-        *("_rank", "_record", "_size", "_ticket", "tokens"),
+        *("_rank", "_record", "_size", "_running", "_ticket", "tokens"),
     )
 
     def __init__(
@@ -80,9 +80,11 @@ class Entry:
     ) -> None:
         self._principal, self._model, self._door, self._rank = principal, model, door, rank
         self._record, self._meters, self._loop = record, meters, loop
-        self._size, self._most, self._choices = size, most, choices
+        self._size, self._most = size, most
         self._ticket: Held | None = None
         self._place: Place | None = None
+        self._choices = choices
+        self._running: Running | None = None
         self.tokens = door.estimate.tokens(principal.name, size, most, choices)  # that it is expected to take
 
     def begin(self, now: float) -> Awaitable[None] | None:
@@ -112,16 +114,20 @@ class Entry:
         principal = self._principal
         self._place = place = self._door.gate.enter(now, self.tokens, principal.name, principal.share, self._rank)
         if place.inside:
-            self._meters.in_flight(self._model, 1)
+            self._let_in()
             return None
         return self._wait(place)
+
+    def _let_in(self) -> None:
+        self._meters.in_flight(self._model, 1)
+        self._running = self._door.estimate.begin(self._principal.name, self._size, self._most, self._choices)
 
     async def _wait(self, place: Place) -> None:
         turn: asyncio.Future[None] = self._loop.create_future()
 
         def tell(why: QueueFull | None) -> None:
             if why is None:
-                self._meters.in_flight(self._model, 1)
+                self._let_in()
             if not turn.done():
                 if why is None:
                     turn.set_result(None)
@@ -142,14 +148,12 @@ class Entry:
             if used:
                 ticket.settle(now, used)
             ticket.leave()
+        if self._running is not None:
+            self._meters.in_flight(self._model, -1)
+            answered = (record.prompt_tokens, record.completion_tokens) if record.outcome == "ok" else (0, 0)
+            self._door.estimate.end(name, self._running, *answered)
         if place is None:
             return
-        if place.inside:
-            self._meters.in_flight(self._model, -1)
-            if record.outcome == "ok" and record.prompt_tokens:
-                self._door.estimate.learn(
-                    name, self._size, self._most, self._choices, record.prompt_tokens, record.completion_tokens
-                )
         place.tell = None
         place.leave(now)
 

@@ -4,14 +4,21 @@ Callers name the most that an answer may have, and mostly name far too much; who
 empty. So the gate reserves what answers came to: for each model and key the mean and the mean deviation, moving, as TCP
 does for its round trips (Jacobson, "Congestion Avoidance and Control", 1988): mean + 2 deviations covers about nine of
 ten. Until something is known the most is taken.
+
+It is learnt in the order in which requests came in, not in which they ended: of those that begin together the
+short ones end first, and who learns from them alone promises room that there is not, just when a flood begins.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 _NEWEST = 0.0625
 _DEVIATIONS = 2.0
 #: JSON of an English chat has about four bytes a token; the rest is learnt.
 _TOKENS_A_BYTE = 0.25
+#: One that still runs when so many that came after it have ended, and half of all, is taken for long, not waited for.
+_BEHIND = 32
 #: A caller's own names make no memory: so many keys are told apart.
 _KEYS = 10_000
 
@@ -41,26 +48,83 @@ class _Learnt:
 
     __slots__ = ("density", "output", "share")
 
-    def __init__(self, density: float) -> None:
-        self.density = Moving(density)
-        self.density.deviation = 0.0
+    def __init__(self) -> None:
+        self.density: Moving | None = None
         self.output: Moving | None = None
         self.share: Moving | None = None
+
+    def take(self, seen: Running) -> None:
+        """Learn from a request."""
+        if seen.size:
+            density = seen.prompt / seen.size
+            if self.density is None:
+                self.density = Moving(density)
+                self.density.deviation = 0.0
+            else:
+                self.density.add(density)
+        if seen.most:
+            each, share = seen.output / seen.choices, min(1.0, seen.output / seen.most)
+            if self.output is None or self.share is None:
+                self.output, self.share = Moving(each), Moving(share)
+            else:
+                self.output.add(each)
+                self.share.add(share)
+
+
+class Running:
+    """One request that has been let in, and in the end what it took."""
+
+    __slots__ = ("choices", "known", "most", "output", "over", "prompt", "size")
+
+    def __init__(self, size: int, most: int, choices: int) -> None:
+        self.size, self.most, self.choices = size, most, choices
+        self.prompt = self.output = 0
+        self.over = self.known = False
+
+
+class _Line:
+    """The requests of one key in the order in which they were let in, from the first that still runs."""
+
+    __slots__ = ("ended", "longest", "requests")
+
+    def __init__(self) -> None:
+        self.requests: deque[Running] = deque()
+        self.ended = 0  # of those in it
+        self.longest = 0  # answer of those that ended
+
+    def next(self) -> Running | None:
+        """Take the first one out if it has ended, or if it takes too long to be waited for."""
+        requests = self.requests
+        if not requests:
+            return None
+        first = requests[0]
+        if first.over:
+            self.ended -= 1
+        elif self.ended > _BEHIND and 2 * self.ended > len(requests):
+            first.known = True  # it has run longer than all these, and will run on
+            first.prompt, first.output = int(first.size * _TOKENS_A_BYTE), min(first.most, 2 * self.longest)
+        else:
+            return None
+        requests.popleft()
+        if not requests:
+            self.longest = 0
+        return first
 
 
 class Estimate:
     """The estimates of one model, by key."""
 
-    __slots__ = ("_keys", "window")
+    __slots__ = ("_keys", "_lines", "window")
 
     def __init__(self) -> None:
         self.window: int | None = None  # the engine's, in tokens: a request cannot take more for a choice
         self._keys: dict[str | None, _Learnt] = {}
+        self._lines: dict[str | None, _Line] = {}
 
     def prompt(self, key: str | None, size: int) -> int:
         """Return the tokens of a request of ``size`` bytes."""
         learnt = self._keys.get(key)
-        return int(size * (_TOKENS_A_BYTE if learnt is None else learnt.density.high)) + 1
+        return int(size * (_TOKENS_A_BYTE if learnt is None or learnt.density is None else learnt.density.high)) + 1
 
     def tokens(self, key: str | None, size: int, most: int, choices: int = 1) -> int:
         """Return what to reserve: prompt and answers of a request of ``size`` bytes, ``most`` tokens over all choices.
@@ -68,31 +132,42 @@ class Estimate:
         The prompt's blocks are shared by the choices, as vLLM shares them.
         """
         learnt = self._keys.get(key)
-        if learnt is None:
-            return self._within(int(size * _TOKENS_A_BYTE) + 1, most, choices)
-        prompt = int(size * learnt.density.high) + 1
-        if learnt.output is not None and learnt.share is not None:
+        if learnt is not None and learnt.output is not None and learnt.share is not None:
             # Answers cut off at a small limit say nothing of a large one but that they fill it: hence the share.
-            expected = max(learnt.output.high * choices, learnt.share.high * most)
-            most = min(most, int(expected) + 1)
-        return self._within(prompt, most, choices)
+            most = min(most, int(max(learnt.output.high * choices, learnt.share.high * most)) + 1)
+        whole = self.prompt(key, size) + most
+        return whole if self.window is None else min(whole, self.window * choices)
 
-    def _within(self, prompt: int, answers: int, choices: int) -> int:
-        return prompt + answers if self.window is None else min(prompt + answers, self.window * choices)
+    def begin(self, key: str | None, size: int, most: int, choices: int = 1) -> Running:
+        """Say that a request has been let in; ``end`` says that it is over."""
+        line = self._lines.get(key)
+        if line is None:
+            if len(self._lines) >= _KEYS:
+                self._keys.clear()
+                self._lines.clear()
+            line = self._lines[key] = _Line()
+        running = Running(size, most, choices)
+        line.requests.append(running)
+        return running
 
-    def learn(self, key: str | None, size: int, most: int, choices: int, prompt: int, output: int) -> None:
-        """Count a request that was answered to its end: the engine's own figures for prompt and all its answers."""
+    def end(self, key: str | None, running: Running, prompt: int = 0, output: int = 0) -> None:
+        """It is over; ``prompt`` and ``output`` are the engine's own figures where it was answered to its end."""
+        if running.known:  # and was not waited for
+            return
+        running.over = True
+        if prompt:
+            running.known, running.prompt, running.output = True, prompt, output
+        line = self._lines.get(key)
+        if line is None:
+            return
+        line.ended += 1
+        line.longest = max(line.longest, output)
+        while (seen := line.next()) is not None:
+            if seen.known:
+                self._learnt(key).take(seen)
+
+    def _learnt(self, key: str | None) -> _Learnt:
         learnt = self._keys.get(key)
         if learnt is None:
-            if len(self._keys) >= _KEYS:
-                self._keys.clear()
-            learnt = self._keys[key] = _Learnt(prompt / size if size else _TOKENS_A_BYTE)
-        elif size:
-            learnt.density.add(prompt / size)
-        if most:
-            each, share = output / choices, min(1.0, output / most)
-            if learnt.output is None or learnt.share is None:
-                learnt.output, learnt.share = Moving(each), Moving(share)
-            else:
-                learnt.output.add(each)
-                learnt.share.add(share)
+            learnt = self._keys[key] = _Learnt()
+        return learnt

@@ -22,14 +22,13 @@ class Costly(Protocol):
 
 
 class Flow:
-    """One key in one class. ``owed`` is what it got beside its turn; the next turn pays for it."""
+    """One key in one class."""
 
-    __slots__ = ("owed", "queued", "start", "waiting", "weight")
+    __slots__ = ("queued", "start", "waiting", "weight")
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
         self.start = 0.0
-        self.owed = 0
         self.queued = False  # it stands in the heap, perhaps with nobody left
         self.waiting: OrderedDict[Costly, None] = OrderedDict()  # leaving from the middle is O(1)
 
@@ -75,27 +74,15 @@ class FairQueue:
         one, _ = flow.waiting.popitem(last=False)
         flow.queued = False
         self._virtual = max(self._virtual, start)
-        flow.start = max(start, self._virtual) + (one.tokens + flow.owed) / flow.weight
-        flow.owed = 0
+        flow.start = max(start, self._virtual) + one.tokens / flow.weight
         self._left()
         if flow.waiting:
             self._push(flow)
 
-    def leave(self, one: Costly, flow: Flow, *, early: bool = False) -> None:
-        """It waits no more: ``early`` it goes before its turn, and its key pays all the same; else it cost nothing."""
+    def leave(self, one: Costly, flow: Flow) -> None:
+        """It waits no more, and cost nothing."""
         del flow.waiting[one]
-        if early:
-            flow.owed += one.tokens
         self._left()
-
-    def longest(self) -> Flow:
-        """Return the flow that holds most places for its weight. O(keys): for a full queue only."""
-        return max(self._flows.values(), key=lambda flow: len(flow.waiting) / flow.weight)
-
-    def places(self, key: str | None) -> float:
-        """Return how many places a key holds for its weight."""
-        flow = self._flows.get(key)
-        return len(flow.waiting) / flow.weight if flow is not None else 0.0
 
     def _push(self, flow: Flow) -> None:
         flow.queued = True

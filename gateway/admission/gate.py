@@ -7,17 +7,20 @@ and a running request that finds no KV block is thrown out to begin anew), so wh
 can be put in order, counted, and let go when its caller leaves.
 
 The order: interactive before batch, the lower priority number first, and between the keys of one class turns by weight
-(``fair.py``). Who has waited ``max_wait_s`` goes first whatever its class, every second place at most: so nobody
-starves, and a flood that has grown old does not shut out what is urgent either. What batch requests may hold is
-bounded by ``batch_share``, so that an interactive one finds room without waiting for a long answer to end.
+(``fair.py``). Who has waited ``max_wait_s`` behind a more urgent class is overdue: every second place goes to the
+overdue, among whom the keys take turns again. So nobody starves, and a flood that has grown old does not shut out what
+is urgent; in the most urgent class turns alone decide, so that nobody gets more than its share by waiting. What batch
+requests may hold is bounded by ``batch_share``, so that an interactive one finds room without waiting for a long answer
+to end.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil
 from typing import NamedTuple, cast
 
@@ -54,12 +57,13 @@ class Policy:
 class Place:
     """One request at the gate, until it calls ``leave``. ``inside``: it has been let in; ``since``: or came, then."""
 
-    __slots__ = ("_gate", "flow", "inside", "over", "rank", "since", "tell", "tokens")
+    __slots__ = ("_gate", "flow", "inside", "key", "over", "queue", "rank", "since", "tell", "tokens")
 
-    def __init__(self, gate: Gate, tokens: int, rank: Rank, since: float) -> None:
-        self._gate, self.tokens, self.rank, self.since = gate, tokens, rank, since
+    def __init__(self, gate: Gate, tokens: int, key: str | None, rank: Rank, since: float) -> None:
+        self._gate, self.tokens, self.key, self.rank, self.since = gate, tokens, key, rank, since
         self.inside = self.over = False
-        self.flow: Flow | None = None  # while it waits; the gate's
+        self.queue: FairQueue | None = None  # while it waits, and its flow there; the gate's
+        self.flow: Flow | None = None
         self.tell: Callable[[QueueFull | None], object] | None = None
         """Called once when it is let in, or with why it will not be; set by who waits."""
 
@@ -77,7 +81,19 @@ class Gate:
     """
 
     __slots__ = (
-        *("_arrivals", "_batch", "_batch_tokens", "_classes", "_favour", "_ranks", "_stay"),
+        *(
+            "_batch",
+            "_batch_tokens",
+            "_classes",
+            "_favour",
+            "_fresh",
+            "_held",
+            "_old",
+            "_overdue",
+            "_ranks",
+            "_stay",
+            "_weights",
+        ),
         *("changed", "depth", "in_flight", "max_requests", "max_tokens", "policy", "tokens"),
     )
 
@@ -88,9 +104,13 @@ class Gate:
         self.in_flight = self.tokens = self.depth = 0  # inside: requests and tokens; outside: who waits
         self.changed: Callable[[], object] | None = None  # called when ``depth`` has changed
         self._batch = self._batch_tokens = 0  # of those inside
-        self._arrivals: tuple[OrderedDict[Place, None], ...] = (OrderedDict(), OrderedDict())  # interactive, batch
+        self._fresh: dict[Rank, OrderedDict[Place, None]] = {}  # who waits, by class in order of arrival
+        self._old: OrderedDict[Place, None] = OrderedDict()  # and who is overdue
+        self._held: dict[str | None, int] = {}  # places in the queue, by key
+        self._weights: dict[str | None, float] = {}  # of those keys
         self._classes: dict[Rank, FairQueue] = {}
         self._ranks: list[Rank] = []  # of classes in which somebody waits, in order
+        self._overdue = FairQueue(), FairQueue()  # interactive, batch
         self._favour = True  # the next place may go to one that is overdue
         self._stay: float | None = None  # how long a request is inside, on average, in seconds
 
@@ -99,18 +119,21 @@ class Gate:
 
         A request that is larger than the whole passes when nothing else is inside. Raises QueueFull.
         """
-        place = Place(self, tokens, rank, now)
+        place = Place(self, tokens, key, rank, now)
         if not self.depth and self._fits(place):
             self._let_in(place, now)
             return place
-        if self.depth >= self.policy.length and not self._make_room(rank, key):
+        if self.depth >= self.policy.length and not self._make_room(rank, key, weight):
             raise QueueFull(FULL, retry_after=self.retry_after())
         queue = self._classes.get(rank)
         if queue is None:
             queue = self._classes[rank] = FairQueue()
+            self._fresh[rank] = OrderedDict()
             insort(self._ranks, rank)
-        place.flow = queue.add(place, key, weight)
-        self._arrivals[rank.batch][place] = None
+        place.queue, place.flow = queue, queue.add(place, key, weight)
+        self._fresh[rank][place] = None
+        self._held[key] = self._held.get(key, 0) + 1
+        self._weights[key] = weight
         self.depth += 1
         self.advance(now)
         self._told()
@@ -141,7 +164,7 @@ class Gate:
     def expire(self, now: float) -> None:
         """Send away who has waited too long; to be called a few times a second while somebody waits."""
         latest = now - self.policy.timeout_s
-        for arrivals in self._arrivals:
+        for arrivals in (self._old, *self._fresh.values()):
             while arrivals and (place := next(iter(arrivals))).since <= latest:
                 self._send_away(place, QueueFull(TOO_LONG, retry_after=self.retry_after()))
         self.advance(now)  # somebody may be overdue by now, and smaller than the first
@@ -155,13 +178,13 @@ class Gate:
     def advance(self, now: float) -> None:
         """Let in whoever's turn it is while there is room; who does not fit is not overtaken by smaller ones."""
         before = self.depth
+        self._age(now)
         while self.depth:
-            overdue = self._overdue(now) if self._favour else None
-            place = overdue or self._turn()
+            place = (self._favoured() or self._turn()) if self._favour else (self._turn() or self._favoured())
             if place is None or not self._fits(place):
                 break
-            self._favour = overdue is None
-            self._take_out(place, early=overdue is not None, turn=overdue is None)
+            self._favour = place.queue not in self._overdue
+            self._take_out(place, turn=True)
             self._let_in(place, now)
             if place.tell is not None:
                 place.tell(None)
@@ -196,19 +219,24 @@ class Gate:
 
     # ---- the queue ----
 
-    def _overdue(self, now: float) -> Place | None:
-        """Return who has waited longest, if that is too long and it may be let in."""
-        oldest: Place | None = None
-        for arrivals in self._arrivals:
-            place = next(iter(arrivals), None)
-            if (
-                place is not None
-                and place.since + self.policy.max_wait_s <= now
-                and (oldest is None or place.since < oldest.since)
-                and self._share_allows(place)
-            ):
-                oldest = place
-        return oldest
+    def _age(self, now: float) -> None:
+        """Let who has waited too long behind others take turns with all of whom that is true."""
+        latest = now - self.policy.max_wait_s
+        for rank in self._ranks[1:]:
+            arrivals = self._fresh[rank]
+            while arrivals and (place := next(iter(arrivals))).since <= latest:
+                weight = cast("Flow", place.flow).weight
+                self._leave_queue(place)
+                place.queue = self._overdue[rank.batch]
+                place.flow = place.queue.add(place, place.key, weight)
+                self._old[place] = None
+
+    def _favoured(self) -> Place | None:
+        """Return whose turn it is among the overdue, the older one of interactive and batch."""
+        people, batch = (cast("Place | None", queue.first()) for queue in self._overdue)
+        if batch is None or not self._share_allows(batch):
+            return people
+        return batch if people is None or batch.since < people.since else people
 
     def _turn(self) -> Place | None:
         """Return who is first of the first class that may have more."""
@@ -218,31 +246,50 @@ class Gate:
                 return place
         return None
 
-    def _take_out(self, place: Place, *, turn: bool = False, early: bool = False) -> None:
-        """Of the queue: in its ``turn``, ``early``, or because it leaves."""
-        queue = self._classes[place.rank]
+    def _take_out(self, place: Place, *, turn: bool = False) -> None:
+        """Of the queue: in its ``turn``, or because it leaves."""
+        self._leave_queue(place, turn=turn)
+        self.depth -= 1
+        self._held[place.key] -= 1
+        if not self._held[place.key]:
+            del self._held[place.key], self._weights[place.key]
+
+    def _leave_queue(self, place: Place, *, turn: bool = False) -> None:
+        queue = cast("FairQueue", place.queue)
         if turn:
             queue.serve()
         else:
-            queue.leave(place, cast("Flow", place.flow), early=early)
-        place.flow = None
-        del self._arrivals[place.rank.batch][place]
-        self.depth -= 1
+            queue.leave(place, cast("Flow", place.flow))
+        place.queue = place.flow = None
+        if place in self._old:
+            del self._old[place]
+            return
+        del self._fresh[place.rank][place]
         if not queue:
             self._ranks.remove(place.rank)
-            del self._classes[place.rank]
+            del self._classes[place.rank], self._fresh[place.rank]
 
-    def _make_room(self, rank: Rank, key: str | None) -> bool:
-        """Of a full queue, send the newest of the greediest key away: of a later class, or if it waits with more."""
-        if not self._ranks or self._ranks[-1] < rank:
+    def _make_room(self, rank: Rank, key: str | None, weight: float) -> bool:
+        """Of a full queue, send the newest of the greediest key away, if that is not who asks; no people for batch.
+
+        Of its own a key may only push out what is less important than what it asks now.
+        """
+        held, weights = self._held, self._weights
+        if not held:
             return False
-        last = self._classes[self._ranks[-1]]
-        flow = last.longest()
-        if self._ranks[-1] == rank and len(flow.waiting) / flow.weight <= last.places(key) + 1:
+        greediest = max(held, key=lambda each: held[each] / weights[each])
+        own = greediest == key
+        if not own and held[greediest] / weights[greediest] <= (held.get(key, 0) + 1) / weight:
             return False
-        newest = cast("Place", next(reversed(flow.waiting)))
-        self._send_away(newest, QueueFull(FULL, retry_after=self.retry_after()))
-        return self.depth < self.policy.length
+        for place in self._newest():
+            if place.key == greediest and (place.rank > rank if own else place.rank.batch >= rank.batch):
+                self._send_away(place, QueueFull(FULL, retry_after=self.retry_after()))
+                return True
+        return False
+
+    def _newest(self) -> Iterator[Place]:
+        """Who waits, the least urgent class first, in each the newest first."""
+        return chain(*(reversed(self._fresh[rank]) for rank in reversed(self._ranks)), reversed(self._old))
 
     def _send_away(self, place: Place, why: QueueFull) -> None:
         self._take_out(place)

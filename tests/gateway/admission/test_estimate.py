@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from gateway.admission.estimate import Estimate
 
 
+def learn(estimate: Estimate, key: str, size: int, most: int, choices: int, prompt: int, output: int) -> None:
+    estimate.end(key, estimate.begin(key, size, most, choices), prompt, output)
+
+
 def test_the_most_is_taken_until_something_is_known() -> None:
     assert Estimate().tokens("k", 400, 1000) == 101 + 1000
     assert Estimate().tokens("k", 400, 4000, 4) == 101 + 4000
@@ -18,7 +22,7 @@ def test_the_most_is_taken_until_something_is_known() -> None:
 def test_answers_far_shorter_than_what_was_asked_take_less() -> None:
     estimate, dice = Estimate(), random.Random(1)
     for _ in range(200):
-        estimate.learn("k", 400, 1024, 1, 100, dice.randint(80, 120))
+        learn(estimate, "k", 400, 1024, 1, 100, dice.randint(80, 120))
     assert 100 + 100 < estimate.tokens("k", 400, 1024) < 100 + 200
     assert estimate.tokens("other", 400, 1024) == 101 + 1024  # each key is known by its own
 
@@ -28,28 +32,28 @@ def test_nine_of_ten_stay_within_their_estimate() -> None:
     for count in range(2000):
         output = min(1024, int(dice.lognormvariate(4, 0.8)))
         within += count >= 1000 and estimate.tokens("k", 400, 1024) >= 100 + output
-        estimate.learn("k", 400, 1024, 1, 100, output)
+        learn(estimate, "k", 400, 1024, 1, 100, output)
     assert 850 <= within <= 980
 
 
 def test_answers_cut_off_at_small_limits_do_not_promise_short_ones() -> None:
     estimate = Estimate()
     for _ in range(200):
-        estimate.learn("k", 400, 16, 1, 100, 16)
+        learn(estimate, "k", 400, 16, 1, 100, 16)
     assert estimate.tokens("k", 400, 1000) >= 1000
 
 
 def test_a_language_of_more_tokens_a_byte_is_learnt() -> None:
     estimate = Estimate()
     for _ in range(100):
-        estimate.learn("zh", 300, 10, 1, 200, 10)
+        learn(estimate, "zh", 300, 10, 1, 200, 10)
     assert 390 <= estimate.prompt("zh", 600) <= 410
 
 
 def test_choices_share_the_prompt() -> None:
     estimate = Estimate()
     for _ in range(100):
-        estimate.learn("k", 400, 4000, 4, 100, 400)
+        learn(estimate, "k", 400, 4000, 4, 100, 400)
     assert 500 <= estimate.tokens("k", 400, 4000, 4) <= 520
     assert 200 <= estimate.tokens("k", 400, 1000, 1) <= 210
 
@@ -71,12 +75,42 @@ def test_an_estimate_is_positive_and_never_more_than_was_asked(
 ) -> None:
     estimate = Estimate()
     for length, asked, choices, output in seen:
-        estimate.learn("k", length, asked, choices, length // 4, output)
+        learn(estimate, "k", length, asked, choices, length // 4, output)
     assert 1 <= estimate.tokens("k", size, most) <= estimate.prompt("k", size) + most
+
+
+def test_short_ones_that_end_first_are_not_taken_for_all() -> None:
+    estimate = Estimate()
+    together = [(estimate.begin("k", 400, 1000), length) for length in (1000, 10, 10, 10)]
+    for one, length in together[1:]:
+        estimate.end("k", one, 100, length)
+    assert estimate.tokens("k", 400, 1000) == 101 + 1000
+    estimate.end("k", together[0][0], 100, 1000)
+    assert estimate.tokens("k", 400, 1000) >= 1000
+    for _ in range(100):
+        learn(estimate, "k", 400, 1000, 1, 100, 10)
+    assert estimate.tokens("k", 400, 1000) < 200
+
+
+def test_one_that_runs_very_long_does_not_keep_the_others_unknown() -> None:
+    estimate = Estimate()
+    long = estimate.begin("k", 400, 1000)
+    for _ in range(300):
+        learn(estimate, "k", 400, 1000, 1, 100, 10)
+    assert estimate.tokens("k", 400, 1000) < 200
+    estimate.end("k", long, 100, 1000)
+    assert not estimate._lines["k"].requests
+
+
+def test_requests_that_failed_teach_nothing() -> None:
+    estimate = Estimate()
+    for _ in range(50):
+        estimate.end("k", estimate.begin("k", 400, 1000))
+    assert estimate.tokens("k", 400, 1000) == 101 + 1000
 
 
 def test_keys_beyond_measure_make_no_memory() -> None:
     estimate = Estimate()
     for number in range(25_000):
-        estimate.learn(str(number), 4, 1, 1, 1, 1)
+        learn(estimate, str(number), 4, 1, 1, 1, 1)
     assert len(estimate._keys) <= 10_000

@@ -163,8 +163,11 @@ def test_batch_gives_way_where_the_queue_is_full() -> None:
     batch = [gate.enter(0.0, 1, "b", rank=BATCH) for _ in range(2)]
     gate.enter(0.0, 1, "b")
     assert [place.over for place in batch] == [False, True]
-    with pytest.raises(QueueFull):
-        gate.enter(0.0, 1, "c", rank=Rank(batch=True, priority=1))
+    gate.enter(0.0, 1, "c", rank=BATCH)  # "b" waits with more
+    assert batch[0].over
+    for rank in (BATCH, FIRST):
+        with pytest.raises(QueueFull):  # nobody waits with more than one
+            gate.enter(0.0, 1, "d", rank=rank)
 
 
 def test_without_a_queue_everybody_is_refused_at_once() -> None:
