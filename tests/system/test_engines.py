@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from tests.fakes.forms import chunk, error
 from tests.fakes.script import RESET, SILENCE, answers, says, streams, writes
 from tests.fakes.vllm import FakeVLLM
-from tests.harness import CHAT, HI, configuration, free_port, hear, model, until
+from tests.harness import CHAT, HI, TEAM, Gateway, authorization, configuration, free_port, hear, model, until
 from tests.system.conftest import StartGateway
 
 CHATTING = {"model": "smollm2", "messages": HI, "max_tokens": 5}
@@ -23,6 +24,15 @@ def _pair() -> Iterator[tuple[FakeVLLM, FakeVLLM]]:
     with FakeVLLM() as one, FakeVLLM() as two:
         two.always(says("two"))
         yield one, two
+
+
+def asked_at_once(gateway: Gateway, count: int, together: int) -> Counter[int]:
+    """Ask on kept connections and count the statuses."""
+    with (
+        httpx.Client(base_url=gateway.url, headers=authorization(TEAM), timeout=20) as client,
+        ThreadPoolExecutor(together) as pool,
+    ):
+        return Counter(pool.map(lambda _: client.post(CHAT, json=CHATTING).status_code, range(count)))
 
 
 def test_a_dead_and_a_hung_engine_hold_up_nobody_who_is_not_at_them(
@@ -87,9 +97,7 @@ def test_a_burst_at_a_busy_engine_finds_the_other_to_the_last_request(
     busy, well = pair
     busy.always(answers(error(503, "busy"), 503))
     gateway = start_gateway(configuration([model("smollm2", busy.url, well.url)]))
-    with ThreadPoolExecutor(30) as pool:
-        answered = Counter(each.status_code for each in pool.map(lambda _: gateway.post(CHAT, CHATTING), range(30)))
-    assert answered == {200: 30}
+    assert asked_at_once(gateway, 30, 30) == {200: 30}
 
 
 def test_nothing_is_sent_again_after_a_timeout_or_a_first_event(
@@ -114,11 +122,7 @@ def test_a_bad_hour_does_not_double_the_load(pair: tuple[FakeVLLM, FakeVLLM], st
     gateway = start_gateway(configuration([model("smollm2", *(fake.url for fake in pair))]))
     for fake in pair:
         fake.always(writes(RESET))
-    with ThreadPoolExecutor(8) as pool:
-        assert {answer.status_code for answer in pool.map(lambda _: gateway.post(CHAT, CHATTING), range(60))} <= {
-            502,
-            503,
-        }
+    assert set(asked_at_once(gateway, 60, 8)) <= {502, 503}
     sent = sum(len(fake.requests()) for fake in pair)
     assert sent <= 60 * 1.2 + 3 + 15  # a kept connection that breaks says nothing, and probes keep some; without: 120
 
