@@ -73,7 +73,7 @@ class StreamEditor(Editor):
         self._show_logprobs = show_logprobs
         self._form: Form | None = None
         self._formed = _ChoiceState(0)  # the choice that the form is of
-        self._forms = FORMS if show_logprobs is None else 0
+        self._forms = FORMS
         self._open = choices
         self._last = b""  # the frame in which the last choice ended
         self._usage_frame = b""
@@ -192,10 +192,10 @@ class StreamEditor(Editor):
             if self._merged is not None:
                 merge_chunk(self._merged, body)
             if self._show_logprobs is not None:
-                for choice in body.get("choices") or ():
-                    if choice.get("logprobs") is not None:
-                        choice["logprobs"] = trimmed(choice["logprobs"], self._show_logprobs)
-                frames.append(sse.encode(msgspec.json.encode(body)))
+                told = [choice for choice in body.get("choices") or () if choice.get("logprobs") is not None]
+                for choice in told:
+                    choice["logprobs"] = trimmed(choice["logprobs"], self._show_logprobs)
+                frames.append(sse.encode(msgspec.json.encode(body)) if told else frame)
         return shown if self._show_logprobs is None else b"".join(frames)
 
     def _choice(self, choice: Choice) -> Patch | None:
