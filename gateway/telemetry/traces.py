@@ -33,8 +33,9 @@ _FIELDS = (b"traceparent", b"tracestate")
 class Traces:
     """Makes the spans and hands them, from a thread of its own, to a collector.
 
-    What is left when the process ends is handed over then. ``endpoint`` is the collector's, for OTLP over HTTP (``http://collector:4318``). How many exchanges are traced,
-    batch sizes and headers are OpenTelemetry's own variables, ``OTEL_TRACES_SAMPLER`` and the like.
+    What is left when the process ends is handed over then. ``endpoint`` is the collector's, for OTLP over HTTP
+    (``http://collector:4318``). How many exchanges are traced, batch sizes and headers are OpenTelemetry's own
+    variables, ``OTEL_TRACES_SAMPLER`` and the like.
     """
 
     def __init__(self, endpoint: str, version: str) -> None:
@@ -82,9 +83,9 @@ class Traces:
         return took
 
 
-def _attributes(record: Record) -> dict[str, str | int | float | bool]:
+def _attributes(record: Record) -> dict[str, str | int]:
     """What OpenTelemetry calls these things, where it has a name; ours begin with ``sluice``."""
-    told = {
+    told: dict[str, str | int | None] = {
         "http.request.method": record.method,
         "http.route": record.route,
         "http.response.status_code": record.status,
