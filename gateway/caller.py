@@ -225,6 +225,7 @@ class Caller:
 
     def drop(self) -> None:
         """The caller has left: forget what has not been sent."""
+        self._unblocked()
         self._backlog = self.listener = None
         self.broken = self._surface.failure_event
         if self._task is not None:
@@ -254,9 +255,16 @@ class Caller:
                 await self.send(self._backlog.popleft())
         finally:
             self._task = None
-            self.blocked_since = None
+            self._unblocked()
         if self.listener is not None:
             self.listener.ready()
+
+    def _unblocked(self) -> None:
+        """Note for how long the caller took nothing."""
+        since, self.blocked_since = self.blocked_since, None
+        if since is not None:
+            phases = self._record.phases
+            phases["client_write"] = phases.get("client_write", 0.0) + asyncio.get_running_loop().time() - since
 
 
 def _without(names: set[bytes], headers: Headers) -> Headers:

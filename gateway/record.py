@@ -52,6 +52,7 @@ class Record:
     model: str | None = None
     engine: str | None = None
     stream: bool = False
+    sampling: str = "plain"  # or structured, logprobs: what the engine has to do for each token
     status: int = 0
     outcome: str = "ok"  # ok, client_left, or the code of the failure
     started: float = 0.0  # time.perf_counter()

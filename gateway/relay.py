@@ -35,6 +35,7 @@ from gateway.letter import Letter, Posted, keeper_name
 from gateway.live import ANY_MODEL, Live, Model
 from gateway.protocol import body as bodies
 from gateway.protocol.logprobs import trimmed
+from gateway.protocol.sampling import sampling_of
 from gateway.protocol.surface import Keeping, Surface, takes_shape
 from gateway.record import Record
 from gateway.sdk import Exchange, Reply
@@ -212,6 +213,7 @@ class Relay:
         self._surface.clamp(exchange.request, self._asked, self._model.ceilings)  # a plugin may have asked for more
         if self._asked.clamped:
             exchange.tag("max_tokens_clamped")
+        self._record.sampling = sampling_of(exchange.request)
         whole = not self._asked.stream or self._chain.needs_whole_answer(exchange)
         letter = Posted(
             exchange,

@@ -84,6 +84,13 @@ CHUNK_GAP = Metric(
 PHASE_SECONDS = Metric(
     "sluice_phase_seconds", _HISTOGRAM, "Time that each phase of a request took.", ("phase",), PHASE_BUCKETS
 )
+ENGINE_FIRST = Metric(
+    "sluice_engine_first_seconds",
+    _HISTOGRAM,
+    "Time until an engine began to answer (not streamed: until it had), by what it has to do for each token.",
+    ("sampling", "stream"),
+    PHASE_BUCKETS,
+)
 PLUGIN_RUNS = Metric(
     "sluice_plugin_runs_total",
     _COUNTER,
@@ -161,7 +168,7 @@ LOOP_LAG = Metric(
 BUILD_INFO = Metric("sluice_build_info", _GAUGE, "Always 1; the label names the version.", ("version",), across="max")
 
 CATALOGUE = (
-    *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, QUEUE_DEPTH, TOKENS, TTFT, CHUNK_GAP, PHASE_SECONDS),
+    *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, QUEUE_DEPTH, TOKENS, TTFT, CHUNK_GAP, PHASE_SECONDS, ENGINE_FIRST),
     *(KEY_TOKENS, RESERVED, CAPACITY, LIMITS_AWAY),
     *(PLUGIN_RUNS, PLUGIN_SECONDS, BLOCKS, HITS, RELOADS, CONFIG_VERSION, ENGINE_UP, ENGINE_IN_FLIGHT),
     *(MIRROR_REQUESTS, MIRROR_SECONDS, MIRROR_TOKENS),
@@ -195,6 +202,8 @@ PHASES = (
     "chain_answer",
     "client_write",
 )
+#: What a request asks of the engine's sampling, and each with an answer that is whole or streamed.
+SAMPLINGS = ("plain", "logprobs", "structured")
 OTHER = "other"
 NONE = "none"
 
@@ -231,6 +240,7 @@ def describe() -> str:
         f"- `outcome` of a request: {_listed(sorted(OUTCOMES))}, `{OTHER}`. A failure counts under its error code.",
         f"- `route`: {_listed(ROUTES)}, `{OTHER}`; of `/v1/models/{{id}}` it is `/v1/models`.",
         f"- `phase`: {_listed(PHASES)}.",
+        f"- `sampling`: {_listed(SAMPLINGS)} (JSON, a choice, a grammar). `stream`: `yes`, `no`.",
         "- `kind` of tokens: `prompt`, `completion`.",
         f"- `direction`: `request`, `answer`. `tag`: what the word list says, `{NONE}` without one.",
         "- `mode`: `enforce`, `shadow`. `worker`: the worker's number, from 0.",

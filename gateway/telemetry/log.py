@@ -44,6 +44,7 @@ class AccessLine(msgspec.Struct, omit_defaults=True):
     completion_tokens: int
     config_version: int
     first_text_ms: float | None = None
+    sampling: str = "plain"
     finish_reasons: list[str] = []
     tags: list[str] = []
     plugin: str | None = None
@@ -79,6 +80,7 @@ def access_line(record: Record) -> bytes:
                 completion_tokens=record.completion_tokens,
                 config_version=record.config_version,
                 first_text_ms=None if record.first_text_s is None else int(record.first_text_s * 1e6) / 1e3,
+                sampling=record.sampling,
                 finish_reasons=record.finish_reasons,
                 tags=record.tags,
                 plugin=record.plugin,

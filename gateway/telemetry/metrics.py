@@ -65,6 +65,11 @@ class Metrics:
         self._runs: dict[tuple[str, str], tuple[int, int]] = {}
         self._flights: dict[str, int] = {}
         self._phases = {phase: self._slot(catalogue.PHASE_SECONDS, phase) for phase in catalogue.PHASES}
+        self._firsts = {
+            (sampling, stream): self._slot(catalogue.ENGINE_FIRST, sampling, "yes" if stream else "no")
+            for sampling in catalogue.SAMPLINGS
+            for stream in (False, True)
+        }
         self._gap = self._slot(catalogue.CHUNK_GAP)
         self._ttft = self._slot(catalogue.TTFT)
         self._lag = self._slot(catalogue.LOOP_LAG)
@@ -128,6 +133,10 @@ class Metrics:
             if (base := phases.get(phase)) is not None:
                 view[base + bisect_left(_PHASES, seconds)] += 1.0
                 view[base + _PHASE_SUM] += seconds
+        if (first := record.phases.get("first_token")) is not None:
+            base = self._firsts[record.sampling, record.stream]
+            view[base + bisect_left(_PHASES, first)] += 1.0
+            view[base + _PHASE_SUM] += first
         runs = self._runs
         for plugin, run in record.runs.items():
             count, base = runs.get((plugin, run.outcome)) or self._run(plugin, run.outcome)

@@ -114,6 +114,24 @@ async def test_dropping_a_slow_caller_forgets_what_was_waiting() -> None:
     assert server.sent == []
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_how_long_a_caller_took_nothing_is_noted_also_of_one_that_leaves(*, leaves: bool) -> None:
+    server = Server()
+    out = caller(server)
+    out.start(200, [])
+    assert "client_write" not in out._record.phases
+    server.open.clear()
+    out.write(b"1")
+    await asyncio.sleep(0.02)
+    if leaves:
+        out.drop()
+    else:
+        server.open.set()
+        while waits(out):
+            await asyncio.sleep(0)
+    assert 0.015 < out._record.phases["client_write"] < 5
+
+
 def test_headers_are_read_by_name_and_credentials_are_not_among_them() -> None:
     headers = CallerHeaders({b"authorization": b"Bearer k", b"x-title": b"\xe4\xbd\xa0", b"cookie": b"c"})
     assert headers["x-title"] == "ä½\xa0"

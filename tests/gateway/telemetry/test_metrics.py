@@ -73,6 +73,16 @@ def test_a_request_counts_once_in_each_of_its_metrics(metrics: Metrics) -> None:
     assert value(metrics, "sluice_plugin_seconds_sum", plugin="words") == pytest.approx(3e-5)
 
 
+def test_what_logprobs_cost_is_told_apart_from_what_a_plain_answer_costs(metrics: Metrics) -> None:
+    metrics.finished(record(phases={"first_token": 20.0}, sampling="logprobs", stream=True))
+    metrics.finished(record(phases={"first_token": 0.1}))
+    metrics.finished(record())  # the engine never began
+    name = "sluice_engine_first_seconds"
+    assert value(metrics, f"{name}_sum", sampling="logprobs", stream="yes") == 20
+    assert value(metrics, f"{name}_sum", sampling="plain", stream="no") == pytest.approx(0.1)
+    assert value(metrics, f"{name}_count", sampling="plain", stream="no") == 1
+
+
 def test_a_value_on_a_bound_belongs_to_that_bucket(metrics: Metrics) -> None:
     metrics.chunk_gap(0.01)
     assert value(metrics, "sluice_chunk_gap_seconds_bucket", le="0.01") == 1
