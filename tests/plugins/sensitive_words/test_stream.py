@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.sdk import Blocked, Edit
+from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.matcher import Found, Matcher
 from plugins.sensitive_words.stream import States, WordFilter
 from plugins.sensitive_words.wordlist import ANYONE, Asker, Entry, Source
@@ -120,6 +121,13 @@ def test_of_two_blocking_entries_the_one_that_starts_first_decides_what_is_shown
         assert verdict.shown == "好"
         assert verdict.blocked == "list:2"
     assert stream(["好蓝色房", "间"], states)[0] == Verdict("好蓝", [(2, 4, "list:1")], "list:1")
+
+
+def test_a_run_of_one_letter_that_counts_once_is_not_torn_apart() -> None:
+    its, folding = words(("が", "mask"), ("゙が", "allow")), Folding(repeats=True)
+    states = States(Matcher(its, folding))
+    for text in ("かががかががかがが゙が", "aaかが", "がが"):
+        assert stream(list(text), states)[0] == judge(text, its, folding=folding)
 
 
 def test_clean_text_comes_back_as_the_same_object_with_no_edits() -> None:

@@ -23,7 +23,18 @@ def test_a_word_counts_where_scripts_are_mixed_or_all_is_alike(text: str) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["не выноси сор из избы", "сор и пыль", "хор, сор", "мусор", "сорт", "сор — это пыль", "ни сор,\nни дым", "σoφός"],
+    [
+        "не выноси сор из избы",
+        "не выноси сор",
+        "это сор",
+        "сор и пыль",
+        "хор, сор",
+        "мусор",
+        "сорт",
+        "сор — это пыль",
+        "ни сор,\nни дым",
+        "σoφός",
+    ],
 )
 def test_among_words_of_its_script_a_look_alike_is_ordinary_text(text: str) -> None:
     if text == "хор, сор":  # the word before is made of nothing but look-alikes too
