@@ -77,7 +77,7 @@ def test_a_caller_who_leaves_leaves_the_queue_at_once(fake: FakeVLLM, start_gate
 
 def test_interactive_goes_before_batch_and_keys_take_turns(fake: FakeVLLM, start_gateway: StartGateway) -> None:
     gateway = start(fake, start_gateway)
-    order = [
+    order: list[tuple[str, str, dict[str, Any]]] = [
         ("sk-night", "batch", {}),
         (TEAM, "flex", {"service_tier": "flex"}),
         (TEAM, "one", {}),
