@@ -116,13 +116,14 @@ class Entry:
         if place.inside:
             self._let_in()
             return None
-        return self._wait(place)
+        return self._turn_of(place)
 
     def _let_in(self) -> None:
         self._meters.in_flight(self._model, 1)
         self._running = self._door.estimate.begin(self._principal.name, self._size, self._most, self._choices)
 
-    async def _wait(self, place: Place) -> None:
+    def _turn_of(self, place: Place) -> asyncio.Future[None]:
+        """Return what is done when the place is: told from now on, not only once somebody awaits it."""
         turn: asyncio.Future[None] = self._loop.create_future()
 
         def tell(why: QueueFull | None) -> None:
@@ -135,7 +136,7 @@ class Entry:
                     turn.set_exception(why)
 
         place.tell = tell
-        await turn
+        return turn
 
     def end(self, now: float) -> None:
         """Give everything back; what was used is charged, and learnt from. To be called once."""

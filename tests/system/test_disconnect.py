@@ -161,7 +161,7 @@ async def test_aborted_requests_do_not_use_up_the_pool(fake: FakeVLLM, start_gat
         four = [group.create_task(client.chat.completions.create(model="smollm2", messages=HI)) for _ in range(4)]
     assert all(task.result().choices[0].message.content for task in four)
     states = gateway.sockets(fake.port)
-    assert len(states) <= 4
+    assert len(states) <= 5  # the four, and the one over which the figures of the engine are read
     assert "08" not in states  # close-wait
 
 
