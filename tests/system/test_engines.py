@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,20 +42,20 @@ def test_a_dead_and_a_hung_engine_hold_up_nobody_who_is_not_at_them(
     hung.always(says(SILENCE))
     dead = f"http://127.0.0.1:{free_port()}"
     gateway = start_gateway(
-        configuration([model("smollm2", dead, hung.url, well.url)], timeouts={"first_token_s": 1.0})
+        configuration([model("smollm2", dead, hung.url, well.url)], timeouts={"first_token_s": 5.0})
     )
     with ThreadPoolExecutor(6) as pool:
 
-        def ask(_: int) -> tuple[str, float]:
-            began = time.monotonic()
+        def ask(_: int) -> str:
             heard = hear(gateway, {})
-            return heard.text() or str(heard.status), time.monotonic() - began
+            return heard.text() or str(heard.status)
 
-        asked = list(pool.map(ask, range(60)))
-    said = Counter(text for text, _ in asked)
+        said = Counter(pool.map(ask, range(60)))
     assert set(said) == {"two", "504"}
     assert 1 <= said["504"] <= 12  # those that were at it when it was found out, and one trial after each pause
-    assert max(took for text, took in asked if text == "two") < 0.9
+    served = [line for line in gateway.records() if line.get("engine") == "smollm2-2" and "total_ms" in line]
+    assert len(served) == said["two"]
+    assert max(line["total_ms"] for line in served) < 4000  # by the gateway's clock; the hung one takes 5 s
     before = len(hung.requests())
     assert {hear(gateway, {}).text() for _ in range(4)} == {"two"}
     assert len(hung.requests()) <= before + 1
