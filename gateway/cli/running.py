@@ -48,6 +48,7 @@ def up(arguments: argparse.Namespace) -> int:
 
     from gateway import serving
     from gateway.app import create_app
+    from gateway.engine.prepare import tokenizer_of
     from gateway.engine.up import CannotStart, EmbeddedEngine, Wishes, python_of
     from gateway.engine.up import up as run_both
     from gateway.settings import Embedded, environment, load
@@ -69,7 +70,8 @@ def up(arguments: argparse.Namespace) -> int:
         wishes, python=python_of(home / ".engine-venv"), cache=home / ".cache/models", environ=environ
     )
     called = engine.served_model if arguments.model else None
-    settings = warned(read(Embedded(engine.url, engine.served_model, engine.api_key, called)))
+    own = tokenizer_of(wishes.model, home / ".cache/models")
+    settings = warned(read(Embedded(engine.url, engine.served_model, engine.api_key, called, own)))
     server = settings.server
     gateway = partial(
         serving.serve_here, partial(create_app, settings), server.host, server.port, drain_s=server.drain_s

@@ -53,6 +53,14 @@ async def prepare(
     return models.read(directory, name)
 
 
+def tokenizer_of(model: str | None, cache: Path) -> Path | None:
+    """Return the folder to count tokens with as the engine does; None where it is not here yet, or has no fast one."""
+    if model is not None and not is_directory(model):
+        return None
+    folder = _directory(model if model is not None else str(cache / DEFAULT))
+    return folder if (folder / "tokenizer.json").is_file() else None
+
+
 def is_directory(model: str) -> bool:
     """Tell a directory from a hub's name: it looks like one, or it is there."""
     return model.startswith(("/", "./", "../", "~")) or (model != "" and Path(model).is_dir())

@@ -139,8 +139,8 @@ class Supervisor:
     def _reason(self, status: int) -> str:
         """Return the diagnosis, else the last error in the log that names a cause, or the last line."""
         kept = [*self._kept]
-        if found := diagnose(kept, status):
-            return str(found)
+        if diagnosis := diagnose(kept, status):
+            return str(diagnosis)
         errors = []
         for line, following in zip(kept, [*kept, ""][1:], strict=True):
             if found := _ERROR.search(line):

@@ -73,6 +73,7 @@ class Embedded:
     served_model: str
     api_key: str | None = None
     model: str | None = None
+    tokenizer: Path | None = None  # the folder that the engine serves from, where it has one of its own
 
 
 def load(
@@ -116,7 +117,10 @@ def _served_by(embedded: Embedded, models: Any) -> list[Any]:
     first = first if isinstance(first, dict) else {}
     engine = {"url": embedded.url, "served_model": embedded.served_model, "api_key": embedded.api_key}
     name = embedded.model or first.get("name", embedded.served_model)
-    return [{**first, "name": name, "engines": [engine]}, *others]
+    its = {} if embedded.tokenizer is None else {"tokenizer": str(embedded.tokenizer)}
+    if embedded.model is not None:  # another model than the file's, whose tokenizer is none for it
+        first = {key: value for key, value in first.items() if key != "tokenizer"}
+    return [{**its, **first, "name": name, "engines": [engine]}, *others]
 
 
 def _checked(data: dict[str, Any], file: Path | None, faults: list[tuple[Where, str]]) -> Settings | None:

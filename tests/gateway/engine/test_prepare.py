@@ -12,7 +12,7 @@ import pytest
 
 from gateway.engine.failure import CannotStart
 from gateway.engine.model import Model
-from gateway.engine.prepare import DEFAULT, prepare, served_name
+from gateway.engine.prepare import DEFAULT, prepare, served_name, tokenizer_of
 from gateway.engine.progress import Progress
 
 #: Stands for the engine's interpreter: runs whichever script it is given as FAKE_SCRIPT says.
@@ -142,3 +142,13 @@ def test_clients_call_it_by_the_directorys_or_the_hubs_name(tmp_path: Path) -> N
     assert served_name(None) == "smollm2"
     assert served_name(str(tmp_path / "my-model") + "/") == "my-model"
     assert served_name("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
+
+
+def test_an_engines_folder_counts_tokens_once_it_is_here(tmp_path: Path) -> None:
+    assert tokenizer_of(None, tmp_path) is None
+    assert tokenizer_of("owner/model", tmp_path) is None
+    folder = tmp_path / DEFAULT
+    folder.mkdir()
+    assert tokenizer_of(None, tmp_path) is None
+    (folder / "tokenizer.json").write_text("{}")
+    assert tokenizer_of(None, tmp_path) == tokenizer_of(str(folder), tmp_path) == folder

@@ -154,6 +154,19 @@ def test_an_embedded_engine_serves_the_first_model(file: Path) -> None:
     assert (alone.name, alone.engines[0].served_model) == ("smollm2", "smollm2")
 
 
+def test_an_embedded_engines_tokenizer_is_its_models_own(file: Path, tmp_path: Path) -> None:
+    its, files = tmp_path / "its", tmp_path / "files"
+    for folder in (its, files):
+        folder.mkdir()
+        (folder / "tokenizer.json").write_text("{}")
+    embedded = Embedded("http://127.0.0.1:9", "smollm2", tokenizer=its)
+    assert load(file, {}, None, embedded).models[0].tokenizer == its
+    file.write_text(MINIMAL.replace("name: m", f"name: m\n    tokenizer: {files}"))
+    assert load(file, {}, None, embedded).models[0].tokenizer == files
+    assert load(file, {}, None, replace(embedded, model="x/y")).models[0].tokenizer == its
+    assert load(file, {}, None, replace(embedded, model="x/y", tokenizer=None)).models[0].tokenizer is None
+
+
 def test_the_process_environment_is_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICE_CONFIG", "x")
     assert environment()["SLUICE_CONFIG"] == "x"
