@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.protocol import sse
+from gateway.protocol.merging import frames_of
 
 
 class Patch:
@@ -57,6 +58,13 @@ def named(frame: bytes, model: str | None, name: str) -> bytes:
             return frame.replace(colon + mine, colon + msgspec.json.encode(name), 1)
     body = msgspec.json.decode(sse.payload(frame) or b"{}")
     return sse.encode(msgspec.json.encode({**body, "model": name}))
+
+
+def without_usage(shown: bytes) -> bytes:
+    """Take out of chunks with choices the usage that some engines put there, and that nobody asked for."""
+    frames = [msgspec.json.decode(sse.payload(frame) or b"{}") for frame in frames_of(shown)]
+    told = ({key: value for key, value in body.items() if key != "usage"} for body in frames)
+    return b"".join(sse.encode(msgspec.json.encode(body)) for body in told)
 
 
 def _tail_choice(choice: dict[str, Any], kind: str, tool: int, tail: str) -> dict[str, Any]:

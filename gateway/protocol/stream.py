@@ -30,7 +30,7 @@ from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
 from gateway.protocol.form import Form, form_of
 from gateway.protocol.logprobs import LogprobQueue, trimmed
 from gateway.protocol.merging import finish_merge, frames_of, merge_chunk, merge_text
-from gateway.protocol.patches import Patch, named, patched, with_extra
+from gateway.protocol.patches import Patch, named, patched, with_extra, without_usage
 
 __all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "failure_event", "reason_of", "with_extra"]
 
@@ -81,8 +81,9 @@ class StreamEditor(Editor):
 
     def close(self, extra: dict[str, Any] | None) -> bytes:
         """Return the end of the stream, with ``extra`` under "sluice" in its last chunk."""
-        if self._want_usage and not self._usage_frame:  # the engine was stopped, or fell silent, before it told
-            extra = {**(extra or {}), "usage": "estimate"}
+        if self._want_usage and not self._usage_frame:  # the engine was stopped, or told it with a choice
+            if self.usage is None or not self.usage.completion_tokens or self.abort:
+                extra = {**(extra or {}), "usage": "estimate"}
             self._usage_frame = self._invented_usage()
         last, usage = self._last, self._usage_frame
         if extra:
@@ -166,6 +167,8 @@ class StreamEditor(Editor):
             return named(frame, chunk.model, self._model)
         self._sample = payload
         shown = named(frame, chunk.model, self._model) if patches is None else patched(payload, patches, self._model)
+        if chunk.usage is not None and not self._want_usage:
+            shown = without_usage(shown)
         shown = self._told(shown)
         if self._forms and len(choices) == 1 and not (state := self._states[choices[0].index]).ended:
             begun = self._merged is None or state.index in self._merged.get("choices", ())  # some of it was shown
@@ -349,11 +352,13 @@ class StreamEditor(Editor):
         return patch
 
     def _invented_usage(self) -> bytes:
-        """The engine was stopped before it could count: chunks shown stand for tokens."""
+        """Say what was used: what the engine told with a choice, else chunks shown stand for tokens."""
         body = msgspec.json.decode(self._sample or b"{}")
         prompt = self.usage.prompt_tokens if self.usage else self.prompt_estimate
         head = {key: body[key] for key in ("id", "object", "created") if key in body}
-        used = {"prompt_tokens": prompt, "completion_tokens": self.chunks, "total_tokens": prompt + self.chunks}
+        told = 0 if self.usage is None or self.abort else self.usage.completion_tokens or 0
+        given = told or self.chunks
+        used = {"prompt_tokens": prompt, "completion_tokens": given, "total_tokens": prompt + given}
         return sse.encode(msgspec.json.encode({**head, "model": self._model, "choices": [], "usage": used}))
 
 

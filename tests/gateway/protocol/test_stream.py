@@ -270,6 +270,28 @@ def test_chunks_of_a_known_form_are_told_as_if_each_had_been_read(said: list[byt
     assert [getattr(quick, name) for name in told] == [getattr(slow, name) for name in told]
 
 
+def with_a_choice() -> bytes:
+    """The last chunk as `transformers serve` writes it: usage beside a choice."""
+    body = json.loads(chunk({}, "stop")[6:])
+    used = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+    return b"data: " + json.dumps(body | {"usage": used}).encode() + b"\n\n"
+
+
+def test_usage_beside_a_choice_is_dropped_where_nobody_asked_for_it() -> None:
+    (*_, last) = events(play(edit := editor(), say("hi") + with_a_choice() + DONE))
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert "usage" not in last
+    assert edit.usage is not None
+    assert edit.usage.completion_tokens == 7
+
+
+def test_usage_beside_a_choice_is_told_as_the_engine_counted_it() -> None:
+    (*_, last) = events(play(editor(usage=True), say("hi") + with_a_choice() + DONE))
+    assert last["choices"] == []
+    assert last["usage"] == {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+    assert "sluice" not in last
+
+
 def test_usage_that_was_not_asked_for_is_dropped_but_known() -> None:
     edit = editor()
     data = say("hi") + chunk({}, "stop")
