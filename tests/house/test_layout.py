@@ -21,6 +21,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/cli/engines.py": "tests/system/test_rollout.py runs them against a gateway",
     "gateway/cli/keys.py": "tests/gateway/test_cli.py makes keys",
     "gateway/cli/running.py": "tests/gateway/test_cli.py and tests/system start what it starts",
+    "gateway/cli/why.py": "tests/system/test_why.py runs it against gateways with ten faults",
     "gateway/cli/words.py": "tests/gateway/test_cli.py asks about words",
     "gateway/engine/failure.py": "an exception without behaviour",
     "gateway/engine/make_smollm2.py": "runs in the engine's environment; tests/system serves its model",
@@ -31,6 +32,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/protocol/editing.py": "what editors share: the tests of all three play it",
     "gateway/record.py": "values without behaviour; every test of relay, metrics and log reads them",
     "gateway/stored.py": "tests/system/test_responses.py asks for kept responses over sockets",
+    "gateway/why/finding.py": "a value without behaviour",
     "gateway/routes.py": "a few lines a route; tests/system/test_models.py and test_paths_and_headers.py ask them all",
 }
 
