@@ -299,7 +299,7 @@ def build_requests(args: argparse.Namespace, netloc: str) -> list[bytes]:
             fields["stream"] = True
             if args.usage:
                 fields["stream_options"] = {"include_usage": True}
-        body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+        body = json.dumps(fields | args.body, ensure_ascii=False, separators=(",", ":")).encode()
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nHost: {netloc}\r\nConnection: keep-alive\r\n"
             "Accept: application/json\r\nContent-Type: application/json\r\nUser-Agent: AsyncOpenAI/Python 3.57.0\r\n"
@@ -335,6 +335,7 @@ def main() -> None:
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--usage", action="store_true", help="ask streams for their usage")
     parser.add_argument("--tokens", type=int, default=64, help="max_tokens")
+    parser.add_argument("--body", type=json.loads, default={}, help='more fields of the body: {"ignore_eos": true}')
     parser.add_argument("--prompt-bytes", type=int, default=0, help="size of a Chinese prompt (0: short, mixed)")
     parser.add_argument("--hold", action="store_true", help="open -c streams and hold them")
     args = parser.parse_args()
