@@ -335,7 +335,8 @@ def test_an_interrupt_is_quiet_and_a_bug_is_one_line(capsys: Captured, monkeypat
 
 
 def test_a_pipe_that_closes_early_is_no_fault() -> None:
-    code = "import gateway.cli as c, sys; c.check.plugins = lambda _: print('x' * 1_000_000) or 0; sys.exit(c.main(['plugins']))"
+    code = "import gateway.cli as c, sys; c.check.plugins = lambda _: print('x' * 1_000_000) or 0; "
+    code += "sys.exit(c.main(['plugins']))"
     sluice = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert sluice.stdout is not None
     assert sluice.stderr is not None
