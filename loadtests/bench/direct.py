@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """What does the gateway add to a real engine? Paired rounds, straight to vLLM and through Sluice, in one run.
 
+Through Sluice twice, if it is started here: without plugins (what the gateway itself adds), and with all that belongs
+on a public route, where a filter may keep a word until it knows what follows.
+
     .venv/bin/python loadtests/bench/direct.py                          starts both, from this checkout
     .venv/bin/python loadtests/bench/direct.py --engine URL --gateway URL --model NAME
     .venv/bin/python loadtests/bench/direct.py --vllm-bench --locust 20   with vLLM's `bench serve` and with Locust too
@@ -62,39 +65,38 @@ def wait_for(url: str, process: Process) -> None:
     sys.exit(f"direct.py: {url} does not answer: {process.fate()}")
 
 
+def engine_command(args: argparse.Namespace, port: int) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment of an engine on the CPU."""
+    command = [str(args.engine_python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(args.weights)]
+    command += ["--served-model-name", args.model, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--enforce-eager", "--kv-cache-memory-bytes", str(2**30), "--disable-uvicorn-access-log"]
+    env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TORCHDYNAMO_DISABLE": "1"}
+    env |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) - 1))}
+    return command, env
+
+
 @contextlib.contextmanager
-def started(args: argparse.Namespace, work: Path) -> Iterator[tuple[str, str]]:
-    """The engine's and the gateway's URL; what was not given is started."""
+def started(args: argparse.Namespace, work: Path) -> Iterator[dict[str, str]]:
+    """The URL of each way to the engine; what was not given is started."""
     running: list[Process] = []
     try:
         engine = args.engine
         if not engine:
             port = free_port()
             engine = f"http://127.0.0.1:{port}"
-            command = [
-                str(args.engine_python),
-                "-m",
-                "vllm.entrypoints.openai.api_server",
-                "--model",
-                str(args.weights),
-            ]
-            command += ["--served-model-name", args.model, "--host", "127.0.0.1", "--port", str(port)]
-            command += ["--enforce-eager", "--kv-cache-memory-bytes", str(2**30), "--disable-uvicorn-access-log"]
-            env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TORCHDYNAMO_DISABLE": "1"}
-            env |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) - 1))}
-            running.append(Process(command, env, work / "engine.log"))
+            running.append(Process(*engine_command(args, port), work / "engine.log"))
             wait_for(f"{engine}/health", running[-1])
-        gateway = args.gateway
-        if not gateway:
+        ways = {"direct": engine} | ({"gateway": args.gateway} if args.gateway else {})
+        for name, chain in {} if args.gateway else {"plain": "", "full": CHAIN}.items():
             port = free_port()
-            gateway = f"http://127.0.0.1:{port}"
-            config = work / "sluice.yaml"
+            ways[name] = f"http://127.0.0.1:{port}"
+            config = work / f"{name}.yaml"
             models = f'models: [{{name: {args.model}, max_in_flight: 256, engines: [{{url: "{engine}"}}]}}]\n'
-            chain = CHAIN.format(words=CHECKOUT / "words" / "block.txt", work=work)
-            config.write_text(f"server: {{host: 127.0.0.1, port: {port}}}\n{models}{chain}", encoding="utf-8")
-            running.append(Process([str(args.sluice), "serve", "-c", str(config)], {}, work / "gateway.log"))
-            wait_for(f"{gateway}/readyz", running[-1])
-        yield engine, gateway
+            plugins = chain.format(words=CHECKOUT / "words" / "block.txt", work=work)
+            config.write_text(f"server: {{host: 127.0.0.1, port: {port}}}\n{models}{plugins}", encoding="utf-8")
+            running.append(Process([str(args.sluice), "serve", "-c", str(config)], {}, work / f"{name}.log"))
+            wait_for(f"{ways[name]}/readyz", running[-1])
+        yield ways
     finally:
         for process in reversed(running):
             process.stop()
@@ -158,43 +160,49 @@ def locust(url: str, args: argparse.Namespace, work: Path, _: int) -> dict[str, 
     }
 
 
-def other_client(name: str, ask: Client, urls: Mapping[str, str], args: argparse.Namespace, work: Path) -> Figures:
-    """Two pairs by another client, there and back again, so that what drifts falls on both alike."""
-    order = ["direct", "gateway", "gateway", "direct"]
-    runs = [(way, ask(urls[way], args, work, seed)) for seed, way in enumerate(order)]
-    found = {way: {figure: [run[figure] for its, run in runs if its == way] for figure in runs[0][1]} for way in urls}
+def other_client(name: str, ask: Client, ways: Mapping[str, str], args: argparse.Namespace, work: Path) -> Figures:
+    """Two runs each way by another client, there and back again, so that what drifts falls on all alike."""
+    runs = [(way, ask(ways[way], args, work, seed)) for seed, way in enumerate([*ways, *reversed(ways)])]
+    found = {way: {figure: [run[figure] for its, run in runs if its == way] for figure in runs[0][1]} for way in ways}
     for figure in runs[0][1]:
-        told = (f"{statistics.mean(found[way][figure]):.2f} {way} {found[way][figure]}" for way in urls)
+        told = (f"{statistics.mean(found[way][figure]):.2f} {way} {found[way][figure]}" for way in ways)
         print(f"{name}: {figure}: {', '.join(told)}", flush=True)
     return found
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+def spread(values: list[float], sign: str = "-") -> str:
+    return f"{statistics.median(values):{sign}.3f} ({min(values):{sign}.3f} to {max(values):{sign}.3f})"
 
 
-def compare(engine: str, gateway: str, args: argparse.Namespace, streams: int) -> dict[str, Any]:
-    for url in (engine, gateway):
+def compare(ways: Mapping[str, str], args: argparse.Namespace, streams: int) -> dict[str, Any]:
+    """Ask each way in turn, ``--rounds`` times, and say what each gateway adds to the direct one of its round."""
+    for url in ways.values():
         load(url, args, streams)  # warm
+    names = list(ways)
     rounds = []
     for number in range(args.rounds):
-        order = [("direct", engine), ("gateway", gateway)]
-        rounds.append({name: load(url, args, streams) for name, url in (order if number % 2 else order[::-1])})
-    pairs = [(each["direct"], each["gateway"]) for each in rounds]
-    return {
-        "streams": streams,
-        "throughput": [through["requests_s"] / direct["requests_s"] for direct, through in pairs],
-        "ttft_ms_added": [through["ttft_ms"]["p50"] - direct["ttft_ms"]["p50"] for direct, through in pairs],
-        "gap_ms_added": [through["gap_ms"]["p50"] - direct["gap_ms"]["p50"] for direct, through in pairs],
-        "ttft_ms": [direct["ttft_ms"]["p50"] for direct, _ in pairs],
-        "gap_ms": [direct["gap_ms"]["p50"] for direct, _ in pairs],
-    }
+        turn = number % len(names)
+        rounds.append({name: load(ways[name], args, streams) for name in names[turn:] + names[:turn]})
+    found: dict[str, Any] = {"streams": streams}
+    for figure in ("ttft_ms", "gap_ms"):
+        found[figure] = [each["direct"][figure]["p50"] for each in rounds]
+    for name in names[1:]:
+        found[name] = {"throughput": [each[name]["requests_s"] / each["direct"]["requests_s"] for each in rounds]}
+        for figure in ("ttft_ms", "gap_ms"):
+            found[name][figure] = [each[name][figure]["p50"] - each["direct"][figure]["p50"] for each in rounds]
+        print(
+            f"{streams} streams, {name}: throughput × {spread(found[name]['throughput'])} of direct;"
+            f" first text {spread(found[name]['ttft_ms'], '+')} ms on {statistics.median(found['ttft_ms']):.1f};"
+            f" between tokens {spread(found[name]['gap_ms'], '+')} ms on {statistics.median(found['gap_ms']):.1f}",
+            flush=True,
+        )
+    return found
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="what the gateway adds to a real engine; see the top of this file")
     parser.add_argument("--engine", help="a running engine's URL")
-    parser.add_argument("--gateway", help="a running gateway's URL, in front of that engine")
+    parser.add_argument("--gateway", help="a running gateway's URL, in front of that engine (else two are started)")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--key", default="none")
     parser.add_argument("--weights", type=Path, default=CHECKOUT / ".cache/models/SmolLM2-135M-Instruct")
@@ -204,30 +212,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--streams", default="1,32", help="how many at once, comma between")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--vllm-bench", action="store_true", help="two pairs with vLLM's own client as well")
-    parser.add_argument("--locust", type=int, default=0, metavar="S", help="two pairs with Locust, S seconds each run")
+    parser.add_argument("--vllm-bench", action="store_true", help="vLLM's own client as well, twice each way")
+    parser.add_argument(
+        "--locust", type=int, default=0, metavar="S", help="Locust as well, twice each way, S seconds each"
+    )
     parser.add_argument("--out", type=Path, default=Path("direct.json"))
     return parser.parse_args()
 
 
 def main() -> None:
     args = arguments()
-    found: dict[str, Any] = {"paired": []}
-    with tempfile.TemporaryDirectory(prefix="direct-") as scratch, started(args, Path(scratch)) as (engine, gateway):
-        for streams in map(int, args.streams.split(",")):
-            paired = compare(engine, gateway, args, streams)
-            found["paired"].append(paired)
-            print(
-                f"{streams} streams: throughput × {spread(paired['throughput'])} of direct;"
-                f" first text +{spread(paired['ttft_ms_added'])} ms on {statistics.median(paired['ttft_ms']):.1f};"
-                f" between tokens +{spread(paired['gap_ms_added'])} ms on {statistics.median(paired['gap_ms']):.1f}",
-                flush=True,
-            )
-        urls = {"direct": engine, "gateway": gateway}
+    with tempfile.TemporaryDirectory(prefix="direct-") as scratch, started(args, Path(scratch)) as ways:
+        found: dict[str, Any] = {"paired": [compare(ways, args, int(streams)) for streams in args.streams.split(",")]}
         if args.vllm_bench:
-            found["vllm_bench"] = other_client("vllm bench serve", bench_serve, urls, args, Path(scratch))
+            found["vllm_bench"] = other_client("vllm bench serve", bench_serve, ways, args, Path(scratch))
         if args.locust:
-            found["locust"] = other_client("locust", locust, urls, args, Path(scratch))
+            found["locust"] = other_client("locust", locust, ways, args, Path(scratch))
     args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
