@@ -82,8 +82,7 @@ def _silence(window: Window) -> bool:
     if any(each.has("vllm:generation_tokens_total") for each in window.engines.values()):
         return False  # they say it themselves
     came = gateway.grew("sluice_chunk_gap_seconds_count") + gateway.grew("sluice_requests_total", outcome="ok")
-    queued = gateway.between("sluice_queue_depth")
-    return gateway.always("sluice_in_flight") and gateway.between("sluice_in_flight") > queued and not came
+    return gateway.always("sluice_in_flight") and not came
 
 
 def engine_queue(window: Window) -> Finding:

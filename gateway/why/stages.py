@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.why.engines import FULL, KV_MEND, decode, engine_queue, liveness, phase, prefill, sampling
+from gateway.why.engines import KV_MEND, decode, engine_queue, liveness, phase, prefill, sampling
 from gateway.why.finding import Finding, ms
 from gateway.why.window import Window
 
@@ -63,10 +63,17 @@ def queue(window: Window) -> Finding:
         share = spent[hottest] / sum(spent.values())
         mend = f"give {hottest} a limit (tokens_per_minute, in_flight), a smaller weight or a later priority"
         return Finding("queue", "hot key", waited, f"{hottest} has {share:.0%} of the tokens; {evidence}", mend)
-    if room and gateway.now("sluice_reserved_tokens") > FULL * room:
+    if room and _does_not_fit(window, room):
         return Finding("queue", "KV pressure", waited, evidence, KV_MEND)
     mend = "another engine, a shorter max_tokens, or refuse sooner (models[].queue)"
     return Finding("queue", "long queue", waited, evidence, mend)
+
+
+def _does_not_fit(window: Window, room: float) -> bool:
+    """Whether another request like those at the engines would have found no room in the KV cache, at either end."""
+    held = max(window.gateway.now("sluice_reserved_tokens"), window.gateway.between("sluice_reserved_tokens"))
+    there = max(1.0, window.gateway.between("sluice_in_flight"))
+    return held + held / there > room
 
 
 def connect(window: Window) -> Finding:

@@ -18,6 +18,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "gateway/app.py": "wires the parts; every test of tests/system starts it",
     "gateway/attempt.py": "a relay's one try at an engine: tests/gateway/test_relay.py and tests/system play it",
     "gateway/cli/command.py": "what the commands share; tests/gateway/test_cli.py runs them all",
+    "gateway/cli/compare.py": "tests/system/test_compare.py compares over sockets",
     "gateway/cli/engines.py": "tests/system/test_rollout.py runs them against a gateway",
     "gateway/cli/keys.py": "tests/gateway/test_cli.py makes keys",
     "gateway/cli/running.py": "tests/gateway/test_cli.py and tests/system start what it starts",

@@ -49,7 +49,8 @@ def _after(seconds: float, load: Callable[[], object]) -> None:
 
 
 def first(found: dict[str, Any]) -> str:
-    assert found["causes"], found["walk"]
+    print(*found["walk"], sep="\n")
+    assert found["causes"]
     return str(found["causes"][0]["cause"])
 
 

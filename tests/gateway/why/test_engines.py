@@ -32,8 +32,6 @@ def test_an_engine_without_figures_stands_still_when_nothing_at_all_comes() -> N
     busy = {"sluice_in_flight": 2.0}
     assert liveness(window(busy, before=busy)).cause == "engine stall"
     assert liveness(window(busy | {"sluice_chunk_gap_seconds_count": 5.0}, before=busy)).cause == "pace"
-    queued = busy | {"sluice_queue_depth": 2.0}
-    assert liveness(window(queued, before=queued)).cause == "pace"
 
 
 def test_one_that_the_gateway_holds_ill_is_dead_with_what_became_of_requests() -> None:

@@ -37,8 +37,10 @@ def test_a_key_that_has_nearly_all_the_tokens_is_named_if_there_are_others() -> 
 
 
 def test_a_queue_before_a_full_kv_cache_is_the_cache_s() -> None:
-    room = {"sluice_reserved_tokens": 950.0, "sluice_capacity_tokens": 1000.0}
-    assert queue(window(phases(10, queue=20.0) | room)).cause == "KV pressure"
+    room = {"sluice_reserved_tokens": 800.0, "sluice_capacity_tokens": 1000.0, "sluice_in_flight": 2.0}
+    assert queue(window(phases(10, queue=20.0) | room, before=room)).cause == "KV pressure"
+    small = room | {"sluice_in_flight": 8.0}  # one more like these would fit
+    assert queue(window(phases(10, queue=20.0) | small, before=small)).cause == "long queue"
 
 
 def test_a_slow_name_is_told_apart_from_a_slow_network() -> None:
