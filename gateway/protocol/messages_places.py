@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gateway.protocol.adjacent import Run, left_out, runs
 from gateway.protocol.parts import Place
 from gateway.protocol.places import (
     _MEDIA,
@@ -21,6 +22,8 @@ from gateway.protocol.text import Key, Text
 
 #: Of a block: what a caller's program knows it by, and what nobody can read.
 _LABELS = frozenset({"id", "type", "tool_use_id", "cache_control", "signature", "caller"})
+#: Blocks that engines read apart from a message's texts, or not at all without their text.
+_ELSEWHERE = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference"})
 _OPAQUE = _LABELS | {"name", "data", "source", "is_error", "file_id", "encrypted_content", "encrypted_index"}
 
 
@@ -43,31 +46,42 @@ def _messages(found: list[Text], container: Any, at: Any, path: str, role: str |
 
 
 def _blocks(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
-    """Content blocks: adjacent text blocks are one text, anything else between them parts them."""
+    """Content blocks: adjacent text blocks are one text, and what engines tell elsewhere does not part them."""
     blocks = container[at]
     if not isinstance(blocks, list):
         _anything(found, container, at, path, role)
-        return
-    run: list[tuple[Any, str | int]] = []
-    begun, kind = path, ""
-    for index, block in enumerate(blocks):
-        field = next((name for name in ("text", "thinking") if _holds(block, name)), "")
-        if not field or field != kind:
-            _join(found, run, begun, role)
-            run = []
-        if field:
-            begun = begun if run else f"{path}[{index}].{field}"
-            run.append((block, field))
-        kind = field
+    else:
+        _several(found, blocks, [_parts_texts(block) for block in blocks], path, role)
+
+
+def _several(found: list[Text], blocks: list[Any], parting: list[bool], path: str, role: str | None) -> None:
+    system = role == "system" or path == "system"
+    fields = [_field(block, system=system) for block in blocks]
+    begun: list[tuple[int, Run]] = []
+    for own in ("text", "thinking"):
+        its = [field if field == own else None for field in fields]
+        begun += runs(blocks, its, parting if own == "text" else [False] * len(blocks))
+    starts = dict(begun)
+    for index, (block, field) in enumerate(zip(blocks, fields, strict=True)):
+        if index in starts:
+            _join(found, starts[index], f"{path}[{index}].{field}", role)
         if isinstance(block, dict):
-            _block(found, block, field, f"{path}[{index}]", role)
+            _block(found, block, field or "", f"{path}[{index}]", role)
         else:
             _anything(found, blocks, index, f"{path}[{index}]", role)
-    _join(found, run, begun, role)
 
 
-def _holds(block: Any, name: str) -> bool:
-    return isinstance(block, dict) and isinstance(block.get(name), str)
+def _field(block: Any, *, system: bool) -> str | None:
+    """Name the field that holds a block's text; None where it has none, or one that vLLM leaves out."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    field = "thinking" if kind == "thinking" else "text"
+    if not isinstance(block, dict) or kind in {"image", "document"} or not isinstance(block.get(field), str):
+        return None
+    return None if system and left_out(block[field]) else field
+
+
+def _parts_texts(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") not in _ELSEWHERE
 
 
 def _block(found: list[Text], block: dict[str, Any], told: str, path: str, role: str | None) -> None:
@@ -77,6 +91,8 @@ def _block(found: list[Text], block: dict[str, Any], told: str, path: str, role:
             continue
         if field == "source" and isinstance(value, dict):
             _source(found, value, f"{path}.source", role)
+        elif field == "content" and block.get("type") == "tool_result" and isinstance(value, list):
+            _several(found, value, [False] * len(value), f"{path}.content", "tool")  # pictures are shown after it
         elif field == "content":
             _content(found, block, field, f"{path}.content", "tool" if block.get("type") == "tool_result" else role)
         elif field not in _MEDIA:
@@ -92,7 +108,9 @@ def _is_label(field: str, value: Any) -> bool:
 def _source(found: list[Text], source: dict[str, Any], path: str, role: str | None) -> None:
     """Where a picture or a document comes from: of a document it may be the text itself."""
     for field in source:
-        if field == "content" or (field == "data" and source.get("type") == "text"):
+        if field == "content":
+            _content(found, source, field, f"{path}.{field}", role)
+        elif field == "data" and source.get("type") == "text":
             _anything(found, source, field, f"{path}.{field}", role)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.protocol import jsontext
+from gateway.protocol.adjacent import Lines, Run, left_out, parts_texts, runs, text_field
 from gateway.protocol.text import Joined, Json, Key, Name, Text, Value
 
 Reader = Callable[[list[Text], Any, Any, str, str | None], None]
@@ -26,7 +27,6 @@ _JSON_EFFORT = 4_000_000_000  # bounds what editing every value of one JSON text
 
 _ROLES = frozenset({"system", "user", "assistant", "tool", "developer", "function"})
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
-_TEXT_FIELDS = ("text", "thinking", "refusal")  # of a content part
 _MEDIA = frozenset(
     {"image_url", "input_image", "image_pil", "audio_url", "input_audio", "video_url", "file"}
     | {"image_embeds", "audio_embeds", "video_embeds", "prompt_embeds", "data", "detail", "uuid", "cache_control"}
@@ -129,43 +129,42 @@ def _is_text_of_message(field: str, value: str) -> bool:
 
 
 def _content(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
-    """Content parts: adjacent text parts are one text, anything else between them parts them."""
+    """Content parts: adjacent text parts are one text, what an engine reads between them parts them."""
     parts = container[at]
     if not isinstance(parts, list):
         _anything(found, container, at, path, role)
         return
-    run: list[tuple[Any, str | int]] = []
-    begun = path
-    for index, part in enumerate(parts):
-        field = _text_field(part)
-        if field is None:
-            _join(found, run, begun, role)
-            run = []
-        elif not run:
-            begun = f"{path}[{index}]" if isinstance(part, str) else f"{path}[{index}].{field}"
-        if field is not None:
-            run.append((parts, index) if isinstance(part, str) else (part, field))
+    fields = [text_field(part) for part in parts]
+    begun = dict(runs(parts, fields, [parts_texts(part) for part in parts]))
+    for index, (part, field) in enumerate(zip(parts, fields, strict=True)):
+        if index in begun:
+            _join(found, begun[index], f"{path}[{index}].{field}" if field else f"{path}[{index}]", role)
         if isinstance(part, dict):
             _rest_of_part(found, part, field, f"{path}[{index}]", role)
         elif isinstance(part, list):
             _anything(found, parts, index, f"{path}[{index}]", role)
-    _join(found, run, begun, role)
 
 
-def _text_field(part: Any) -> str | None:
-    """Name the field of a content part that holds its text; "" where the part itself is the text."""
-    if isinstance(part, str):
-        return ""
-    if isinstance(part, dict):
-        return next((field for field in _TEXT_FIELDS if isinstance(part.get(field), str)), None)
-    return None
-
-
-def _join(found: list[Text], run: list[tuple[Any, str | int]], path: str, role: str | None) -> None:
+def _join(found: list[Text], run: Run, path: str, role: str | None) -> None:
+    if role == "system" and len(run) > 1:
+        run = _without_headers(found, run, path, role)
     if len(run) == 1:
         found.append(Text(*run[0], path, role))
     elif run:
         found.append(Joined(run, path, role))
+
+
+def _without_headers(found: list[Text], run: Run, path: str, role: str) -> Run:
+    """Read by themselves the lines that vLLM leaves out of a system message; return what is left of it."""
+    kept: Run = []
+    for container, at in run:
+        if left_out(container[at]):
+            lines = Lines(container, at)
+            found.append(Text(lines, 0, path, role))
+            kept += [(lines, 1)] if lines[1] else []
+        else:
+            kept.append((container, at))
+    return kept
 
 
 def _rest_of_part(found: list[Text], part: dict[str, Any], field: str | None, path: str, role: str | None) -> None:
