@@ -27,7 +27,7 @@ def paced_gateway(fake: FakeVLLM, start_gateway: StartGateway) -> Gateway:
 
 def run(gateway: Gateway, folder: Path, *words: str, seconds: str = "4s") -> tuple[int, str, list[dict[str, Any]]]:
     """Run the load; return the exit status, what it said, and its statistics."""
-    command = [LOCUST, "-f", ROOT / "loadtests" / "locustfile.py", "-H", gateway.url, "--key", TEAM, "--headless"]
+    command: list[str | Path] = [LOCUST, "-f", ROOT / "loadtests" / "locustfile.py", "-H", gateway.url, "--key", TEAM, "--headless"]
     command += ["-t", seconds, "--csv", folder / "run", "--html", folder / "report.html", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     file = folder / "run_stats.csv"

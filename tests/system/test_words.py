@@ -175,7 +175,7 @@ def test_a_blocked_caller_reads_it_in_its_language_and_by_the_tag(words: Gateway
 
 
 def test_every_route_tells_a_block_in_its_own_shape_and_the_callers_language(words: Gateway) -> None:
-    asked = {
+    asked: dict[str, dict[str, Any]] = {
         "/v1/completions": {"prompt": "赌博"},
         "/v1/messages": {"max_tokens": 9, "messages": [{"role": "user", "content": "赌博"}]},
         "/v1/responses": {"input": "赌博"},
