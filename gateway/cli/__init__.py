@@ -11,13 +11,13 @@ import sys
 from collections.abc import Sequence
 
 from gateway import __version__
-from gateway.cli import audit, check, compare, doctor, engines, keys, plan, running, why, words
+from gateway.cli import audit, check, compare, doctor, engines, keys, plan, profile, running, why, words
 from gateway.cli.command import CHECKOUT, COULD_NOT_START, INTERRUPTED, WRONG, Commands, Parser, Stopped
 
 __all__ = ["CHECKOUT", "COULD_NOT_START", "INTERRUPTED", "WRONG", "Stopped", "main"]
 
 #: In the order in which help lists them.
-GROUPS = (running, check, keys, words, engines, audit, plan, doctor, why, compare)
+GROUPS = (running, check, keys, words, engines, audit, plan, doctor, why, compare, profile)
 
 
 def main(given: Sequence[str] | None = None) -> int:

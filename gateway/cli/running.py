@@ -28,6 +28,7 @@ def add(commands: Commands) -> None:
     up_ = commands.add("up", up, "Start a vLLM and the gateway in front of it; flags for vLLM follow --.")
     up_.add_argument("--model", metavar="MODEL", help="a folder or a hub's name (default: SmolLM2-135M-Instruct)")
     up_.add_argument("-tp", "--tensor-parallel", metavar="N", type=int, help="devices to split the model over")
+    up_.add_argument("--quantization", metavar="METHOD", help="how weights are quantised (default: as the model says)")
     serve_ = commands.add("serve", serve, "The gateway alone, in front of engines that run already.")
     serve_.add_argument("--workers", metavar="N", help="processes that serve")
     worker_ = commands.add("worker", worker, None)
@@ -58,12 +59,13 @@ def up(arguments: argparse.Namespace) -> int:
     read = partial(load, file, environ, server_options(arguments))
     engine_section = read(Embedded("http://127.0.0.1:1", "unknown")).engine
     parallel = engine_section.tensor_parallel
+    quantization = ("--quantization", arguments.quantization) if arguments.quantization else ()
     wishes = Wishes(
         model=arguments.model or engine_section.model,
         tensor_parallel=arguments.tensor_parallel or (None if parallel == "auto" else parallel),
         max_model_len=engine_section.max_model_len,
         gpu_memory_utilization=engine_section.gpu_memory_utilization,
-        args=(*engine_section.args, *arguments.engine_args),
+        args=(*engine_section.args, *quantization, *arguments.engine_args),
     )
     home = CHECKOUT if (CHECKOUT / "Makefile").exists() else Path.cwd()
     engine = EmbeddedEngine(

@@ -9,6 +9,7 @@ from pathlib import Path
 from gateway.engine.failure import CannotStart
 from gateway.engine.machine import GIB, Machine
 from gateway.engine.model import Model
+from gateway.engine.quantised import check
 
 #: Requests of full length for which a CPU engine gets KV cache, where memory allows.
 FULL_LENGTH = 8
@@ -62,6 +63,7 @@ def build(
         raise CannotStart(
             "the engine of sluice up listens on loopback, where no key is needed; leave out --host and --uds"
         )
+    check(wishes.value("--quantization", "-q") or "", model.quantisation)
     degree = int(wishes.value("--tensor-parallel-size", "-tp") or 0) or wishes.tensor_parallel
     degree = degree or split(model, machine, wishes.gpu_memory_utilization)
     argv = [

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gateway.engine.failure import CannotStart
+from gateway.engine.quantised import quantisation_of
 
 #: Any one of these is a tokenizer: the fast one, SentencePiece, BPE in two files, tiktoken, Mistral's.
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model", "qwen.tiktoken", "tekken.json")
@@ -27,7 +28,7 @@ class Model:
     """What is to be served: vLLM's ``--model``, the name clients see, and what is known beforehand (else 0).
 
     ``weights`` and ``kv_per_token`` (of the whole model, in the cache's usual 2-byte type) are in bytes, ``context``
-    in tokens.
+    in tokens; ``quantisation`` is the checkpoint's own (``awq``, ``compressed-tensors``), empty for plain weights.
     """
 
     source: str
@@ -37,6 +38,7 @@ class Model:
     kv_heads: int = 0
     kv_per_token: int = 0
     context: int = 0
+    quantisation: str = ""
 
 
 def read(directory: Path, name: str) -> Model:
@@ -56,6 +58,7 @@ def read(directory: Path, name: str) -> Model:
         kv_heads=kv_heads,
         kv_per_token=_number(text, "num_hidden_layers", "n_layer") * kv_heads * head * 2 * 2,
         context=_number(text, "max_position_embeddings", "n_positions"),
+        quantisation=quantisation_of(config),
     )
 
 

@@ -97,7 +97,7 @@ def engine_queue(window: Window) -> Finding:
     )
     if preempted or (used > FULL and waiting):
         # What is preempted begins anew: half of its work is lost on average.
-        lost = min(1.0, preempted / ended) * _engine_s(window) / 2
+        lost = min(1.0, preempted / ended) * (_engine_s(window) or window.seconds) / 2
         return Finding("engine queue", "KV pressure", waited + lost, evidence, KV_MEND)
     if _floods(window):
         return Finding("engine queue", "prefill flood", waited, f"{evidence}; {_prompts(window)}", _FLOOD_MEND)

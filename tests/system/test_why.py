@@ -49,8 +49,7 @@ def _after(seconds: float, load: Callable[[], object]) -> None:
 
 
 def first(found: dict[str, Any]) -> str:
-    print(*found["walk"], sep="\n")
-    assert found["causes"]
+    assert found["causes"], "\n".join(map(str, found["walk"]))
     return str(found["causes"][0]["cause"])
 
 
@@ -220,10 +219,17 @@ def test_a_slow_resolver(
 
 
 @pytest.fixture(scope="module")
-def cramped() -> Iterator[RealEngine]:
-    """A real vLLM with room for 768 tokens in its KV cache."""
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
+
+
+@pytest.fixture(scope="module")
+def cramped(traces: Path) -> Iterator[RealEngine]:
+    """A real vLLM with room for 768 tokens in its KV cache, and a profiler."""
+    profiler = {"profiler": "torch", "torch_profiler_dir": str(traces), "torch_profiler_with_stack": False}
     blocks = ("--kv-cache-memory-bytes", str(6 * 2_949_120), "--max-num-seqs", "8")
-    with running_engine(Wishes(max_model_len=512, args=blocks)) as engine:
+    args = (*blocks, "--profiler-config", json.dumps(profiler))
+    with running_engine(Wishes(max_model_len=512, args=args)) as engine:
         yield engine
 
 
@@ -246,6 +252,16 @@ def test_pressure_on_a_real_engine_s_kv_cache_and_how_it_looks_without_the_gatew
 
     assert first(why(gateway, load, seconds=8)) == "KV pressure"
     assert first(why(gateway, directly, seconds=8)) == "KV pressure"
+
+
+@pytest.mark.engine
+def test_the_same_engine_is_profiled_around_live_traffic(cramped: RealEngine, traces: Path, capsys: Captured) -> None:
+    prompt = {"model": cramped.model, "prompt": "one two three", "max_tokens": 4}
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(_after, 0.3, lambda: httpx.post(f"{cramped.url}/v1/completions", json=prompt, timeout=60))
+        assert main(["profile", "--engine", cramped.url, "--seconds", "1.5", "--traces", str(traces)]) == 0
+        asked.result()
+    assert [path for path in traces.rglob("*") if path.is_file() and str(path) in capsys.readouterr().out]
 
 
 def test_nothing_is_blamed_where_there_is_no_load(gateway: Gateway, capsys: Captured) -> None:
