@@ -11,6 +11,7 @@ from gateway.errors import EngineError
 from gateway.protocol.chunks import Usage
 from gateway.protocol.editing import NONSENSE
 from gateway.protocol.filtering import MakeFilter
+from gateway.protocol.numbers import decoded
 from gateway.protocol.patches import with_extra
 
 
@@ -53,7 +54,7 @@ class Whole(ABC):
     def body(self) -> dict[str, Any]:
         """The answer as an object; from now on it is written anew."""
         if self._body is None:
-            self._body = msgspec.json.decode(self.raw)
+            self._body = decoded(self.raw)
             if not isinstance(self._body, dict):
                 raise EngineError(NONSENSE)
         return self._body

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.protocol.numbers import decoded
+
 Edits = Sequence[tuple[int, int, str]]
 
 #: What some engines write is no JSON; -9999 is vLLM's own floor of a log probability.
@@ -41,7 +43,7 @@ class LogprobQueue:
     ) -> tuple[Any, Any]:
         """Take one chunk's logprobs, whose ``text`` ends at ``fed``; return logprobs and ids to show up to ``told``."""
         self._waiting.append(
-            (fed - len(text), fed, text, msgspec.json.decode(logprobs), msgspec.json.decode(token_ids))
+            (fed - len(text), fed, text, decoded(logprobs), decoded(token_ids))
         )
         return self.release(told, edits, None)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.protocol import sse
 from gateway.protocol.merging import frames_of
+from gateway.protocol.numbers import decoded
 
 
 class Patch:
@@ -27,7 +28,7 @@ class Patch:
 
 def patched(payload: bytes, patches: dict[int, Patch], model: str) -> bytes:
     """Write the chunk anew with its patches; held text without a place of its own gets a frame before it."""
-    body = msgspec.json.decode(payload)
+    body = decoded(payload)
     if "model" in body:
         body["model"] = model
     frames: list[bytes] = []
@@ -56,13 +57,13 @@ def named(frame: bytes, model: str | None, name: str) -> bytes:
     for colon in (b'"model":', b'"model": '):
         if colon + mine in frame:  # unescaped quotes: never inside a text
             return frame.replace(colon + mine, colon + msgspec.json.encode(name), 1)
-    body = msgspec.json.decode(sse.payload(frame) or b"{}")
+    body = decoded(sse.payload(frame) or b"{}")
     return sse.encode(msgspec.json.encode({**body, "model": name}))
 
 
 def without_usage(shown: bytes) -> bytes:
     """Take out of chunks with choices the usage that some engines put there, and that nobody asked for."""
-    frames = [msgspec.json.decode(sse.payload(frame) or b"{}") for frame in frames_of(shown)]
+    frames = [decoded(sse.payload(frame) or b"{}") for frame in frames_of(shown)]
     told = ({key: value for key, value in body.items() if key != "usage"} for body in frames)
     return b"".join(sse.encode(msgspec.json.encode(body)) for body in told)
 

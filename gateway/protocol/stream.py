@@ -30,6 +30,7 @@ from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
 from gateway.protocol.form import Form, form_of
 from gateway.protocol.logprobs import LogprobQueue, trimmed
 from gateway.protocol.merging import finish_merge, frames_of, merge_chunk, merge_text
+from gateway.protocol.numbers import decoded
 from gateway.protocol.patches import Patch, named, patched, with_extra, without_usage
 
 __all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "failure_event", "reason_of", "with_extra"]
@@ -191,7 +192,7 @@ class StreamEditor(Editor):
             return shown
         frames = []
         for frame in frames_of(shown):
-            body = msgspec.json.decode(sse.payload(frame) or b"{}")
+            body = decoded(sse.payload(frame) or b"{}")
             if self._merged is not None:
                 merge_chunk(self._merged, body)
             if self._show_logprobs is not None:
@@ -353,7 +354,7 @@ class StreamEditor(Editor):
 
     def _invented_usage(self) -> bytes:
         """Say what was used: what the engine told with a choice, else chunks shown stand for tokens."""
-        body = msgspec.json.decode(self._sample or b"{}")
+        body = decoded(self._sample or b"{}")
         prompt = self.usage.prompt_tokens if self.usage else self.prompt_estimate
         head = {key: body[key] for key in ("id", "object", "created") if key in body}
         told = 0 if self.usage is None or self.abort else self.usage.completion_tokens or 0
@@ -363,7 +364,7 @@ class StreamEditor(Editor):
 
 
 def _with_extra(frame: bytes, extra: dict[str, Any]) -> bytes:
-    body = msgspec.json.decode(sse.payload(frame) or b"{}")
+    body = decoded(sse.payload(frame) or b"{}")
     return sse.encode(msgspec.json.encode({**body, "sluice": with_extra(body, extra)}))
 
 
