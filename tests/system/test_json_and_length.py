@@ -1,4 +1,4 @@
-"""JSON that is checked and prompts that are cut, through a running gateway: what the caller and the engine get of it."""
+"""JSON that is checked and prompts that are cut, through a running gateway: what caller and engine get of it."""
 
 from __future__ import annotations
 
@@ -137,10 +137,13 @@ def test_without_the_clamp_the_engine_s_refusal_comes_through(fake: FakeVLLM, he
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
-VALID = [
+CASE = (
     r'{"a":"x \"y\", z","p":"C:\\dir\\","n":12345678901234567890,"e":1e10,"c":"m\nrollback: (r: R, s: S) => void;",'
-    '"q":"她说“好”，走了"}',
-    r'{"a":"\ud83d\ude00 \/ \u4f60","b":[1.0,-0,1E-7,""],"":{"":null},"code":"if (a) { return [\"}\"]; } // x","t":"a,}"}',
+    '"q":"她说“好”，走了"}'
+)
+VALID = [
+    CASE,
+    r'{"a":"\ud83d\ude00 \/ \u4f60","b":[1.0,-0,1E-7,""],"":{"":null},"code":"if (a) { return [\"}\"]; }","t":"a,}"}',
     '  {"a": "```json\\n{}\\n```",\n\t"b": "<think>x</think>", "c": "it\'s NaN, True, None" }\n',
     '{"a":1,"a":2}',
 ]
