@@ -61,7 +61,7 @@ def queue(window: Window) -> Finding:
     hottest = max(spent, key=lambda key: spent[key], default="")
     if len(spent) > 1 and spent[hottest] >= HOT * sum(spent.values()):
         share = spent[hottest] / sum(spent.values())
-        mend = f"give {hottest} a limit (tokens_per_minute, in_flight), a smaller weight or a later priority"
+        mend = f"give {hottest} a limit (tpm, max_in_flight), a smaller share or a later priority"
         return Finding("queue", "hot key", waited, f"{hottest} has {share:.0%} of the tokens; {evidence}", mend)
     if room and _does_not_fit(window, room):
         return Finding("queue", "KV pressure", waited, evidence, KV_MEND)

@@ -23,7 +23,7 @@ CASES = """
 defaults: {max_tokens: 10}
 cases:
   - {name: capital, user: "What is the capital of France?", checks: [{contains: Paris}]}
-  - {name: planet, user: "Which planet do we live on?", checks: [{contains: Earth}]}
+  - {name: japan, user: "What is the capital of Japan?", checks: [{contains: Tokyo}]}
   - {name: water, user: "What is the chemical formula of water?", checks: [{regex: 'H2O|hydrogen|H.O'}]}
 """
 
@@ -95,7 +95,7 @@ def test_a_wrong_tokenizer_is_caught(
         given = [f"{real_engine.url}#smollm2", f"{wrong.url}#smollm2", "--cases", cases, "--concurrency", "1"]
         assert main(["compare", *given, "--max-changed", "50%", "--same-prompts"]) == 1
     told = capsys.readouterr().out
-    assert "not good enough: task success falls from 100% to " in told
+    assert "not good enough: task success falls from 100% to 0%" in told
     assert "not good enough: 3 of 3 answers are others, more than 50%" in told
     assert "prompts have other numbers of tokens" in told
 
@@ -109,8 +109,8 @@ def other() -> Iterator[FakeVLLM]:
 def test_one_that_is_slower_is_told_by_its_quantiles(
     fake: FakeVLLM, other: FakeVLLM, cases: str, capsys: Captured
 ) -> None:
-    fake.always(says("Paris Earth H2O"))
-    other.always(delayed(says(*paced("Paris Earth H2O", 2, 0.05)), 0.1))
+    fake.always(says("Paris Tokyo H2O"))
+    other.always(delayed(says(*paced("Paris Tokyo H2O", 2, 0.05)), 0.1))
     given = [fake.url, other.url, "--cases", cases, "--repeats", "4"]
     assert main(["compare", *given, "--max-slower", "50%"]) == 1
     told = capsys.readouterr().out
@@ -122,7 +122,7 @@ def test_one_that_is_slower_is_told_by_its_quantiles(
 def test_a_target_that_does_not_answer_fails_every_case(fake: FakeVLLM, cases: str, capsys: Captured) -> None:
     fake.always(answers({"error": {"message": "out of order"}}, 500))
     with FakeVLLM() as well:
-        well.always(says("Paris Earth H2O"))
+        well.always(says("Paris Tokyo H2O"))
         assert main(["compare", well.url, fake.url, "--cases", cases]) == 1
         assert "no answer 0 3" in " ".join(capsys.readouterr().out.split())
     assert main(["compare", fake.url, fake.url, "--cases", cases]) == 3

@@ -16,11 +16,11 @@ from tests.harness import ROOT
 
 Captured = pytest.CaptureFixture[str]
 CASES = """
-defaults: {max_tokens: 8}
+defaults: {max_tokens: 10}
 cases:
   - {name: capital, user: "What is the capital of France?", checks: [{contains: Paris}]}
-  - {name: planet, user: "Which planet do we live on?", checks: [{contains: Earth}]}
-  - {name: sky, user: "What colour is the sky on a clear day? One word.", checks: [{contains: blue}]}
+  - {name: japan, user: "What is the capital of Japan?", checks: [{contains: Tokyo}]}
+  - {name: water, user: "What is the chemical formula of water?", checks: [{regex: 'H2O|hydrogen|H.O'}]}
 """
 
 
