@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """From the JSON of compare.py to the table and the plots in the documentation.
 
-    publish.py build/bench.json docs        writes docs/img/bench-*.{svg,png}, and the table into docs/performance.md
+    publish.py build/bench.json docs        writes docs/images/bench-*.{svg,png}, and the table into docs/performance.md
 
 The table replaces what stands between the two comments ``bench:begin`` and ``bench:end``.
 """
@@ -51,7 +51,9 @@ def markdown(found: dict[str, Any]) -> str:
     said = (
         f"{found['settings']['rounds']} interleaved rounds on {found['machine']['cores']} cores, {found['when'][:10]}"
     )
-    return "\n".join([*rows, "", f"µs of CPU of the whole process tree; in brackets the ratio to {base}. {said}."])
+    plots = [f"![CPU time for {TITLES.get(name, name)}](images/bench-{name}.svg)" for name in scenarios]
+    told = f"µs of CPU of the whole process tree; in brackets the ratio to {base}. {said}."
+    return "\n".join([*rows, "", told, "", *plots])
 
 
 def plot(found: dict[str, Any], scenario: str, folder: Path) -> None:
@@ -86,7 +88,7 @@ def main() -> None:
     parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
     args = parser.parse_args()
     found = json.loads(args.json.read_text())
-    folder = args.docs / "img"
+    folder = args.docs / "images"
     folder.mkdir(exist_ok=True)
     for scenario in found["scenarios"]:
         plot(found, scenario, folder)
