@@ -25,9 +25,10 @@ __all__ = ["Batch", "Chat", "Evaders", "Form", "Leavers", "Rag", "SharedPrompt",
 
 @events.init_command_line_parser.add_listener
 def options(parser: Any) -> None:
-    """Declare what can be said beside Locust's own options; all of it has a field on the web page too."""
+    """Declare what can be said beside Locust's own options; all but the key have a field on the web page too."""
     parser.add_argument("--model", default="smollm2", help="the model's name")
-    parser.add_argument("--key", default="none", is_secret=True, help="the caller's key", env_var="SLUICE_LOAD_KEY")
+    key = {"default": "none", "env_var": "SLUICE_LOAD_KEY", "is_secret": True, "help": "the caller's key"}
+    parser.add_argument("--key", **key, include_in_web_ui=False)  # the page would hold it, for all who open it
     parser.add_argument("--max-tokens", type=int, default=64, help="the longest answer")
     parser.add_argument("--long-characters", type=int, default=4000, help="a long input's length")
     parser.add_argument("--blocked-words", default="赌博,forbiddenzebra", help="what Evaders say, comma between")

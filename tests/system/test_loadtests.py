@@ -6,11 +6,14 @@ import csv
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.engine_fixture import RealEngine
 from tests.fakes.script import answers, paced, says
 from tests.fakes.vllm import FakeVLLM
 from tests.harness import ROOT, TEAM, Gateway, configuration, model
@@ -27,7 +30,16 @@ def paced_gateway(fake: FakeVLLM, start_gateway: StartGateway) -> Gateway:
 
 def run(gateway: Gateway, folder: Path, *words: str, seconds: str = "4s") -> tuple[int, str, list[dict[str, Any]]]:
     """Run the load; return the exit status, what it said, and its statistics."""
-    command: list[str | Path] = [LOCUST, "-f", ROOT / "loadtests" / "locustfile.py", "-H", gateway.url, "--key", TEAM, "--headless"]
+    command: list[str | Path] = [
+        LOCUST,
+        "-f",
+        ROOT / "loadtests" / "locustfile.py",
+        "-H",
+        gateway.url,
+        "--key",
+        TEAM,
+        "--headless",
+    ]
     command += ["-t", seconds, "--csv", folder / "run", "--html", folder / "report.html", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     file = folder / "run_stats.csv"
@@ -74,3 +86,45 @@ def test_an_objective_that_is_none_ends_it_at_once(paced_gateway: Gateway, tmp_p
     assert code == 1
     assert "--slo 'ttft=quick': an objective looks like ttft_p95=300ms" in told
     assert "Traceback" not in told
+
+
+def test_every_option_but_the_key_is_a_field_of_the_web_page(
+    paced_gateway: Gateway, tmp_path: Path, free_port: int
+) -> None:
+    file = ROOT / "loadtests" / "locustfile.py"
+    said = f"-f {file} -H {paced_gateway.url} --web-host 127.0.0.1 --web-port {free_port} --key a-secret-of-mine"
+    with subprocess.Popen([LOCUST, *said.split()], cwd=tmp_path, stderr=subprocess.DEVNULL) as locust:
+        try:
+            page = page_of(f"http://127.0.0.1:{free_port}/")
+        finally:
+            locust.terminate()
+    declared = set(re.findall(r'add_argument\(\s*"--([a-z-]+)"', file.read_text("utf-8"))) - {"key"}
+    assert len(declared) > 8
+    assert [option for option in declared if f'"{option.replace("-", "_")}": {{' not in page] == []
+    assert "a-secret-of-mine" not in page
+
+
+def page_of(url: str) -> str:
+    """Ask for a page until there is somebody to answer."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return httpx.get(url, timeout=10).text
+        except httpx.TransportError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+@pytest.mark.engine
+def test_a_real_engine_under_load_is_measured(
+    real_engine: RealEngine, start_gateway: StartGateway, tmp_path: Path
+) -> None:
+    gateway = start_gateway(configuration([model("smollm2", real_engine.url)]))
+    words = ("-u", "4", "--model", "smollm2", "--max-tokens", "8", "--slo", "errors=0%", "Batch", "SharedPrompt")
+    code, told, rows = run(gateway, tmp_path, *words, "--long-characters", "400", seconds="5s")
+    assert code == 0, told[-2000:]
+    counted = {(row["Type"], row["Name"]): row for row in rows}
+    assert int(counted["TTFT", "batch"]["Request Count"]) > 0
+    assert 1 < float(counted["ITL", "batch"]["Median Response Time"]) < 2000
+    assert "errors=0%: held" in told
