@@ -108,7 +108,7 @@ def play(args: argparse.Namespace, work: Path, config: str, gateway: Process, po
     warm = subprocess.run([*said, "-t", "5s"], capture_output=True, text=True, cwd=work, check=False)
     if warm.returncode not in {0, 1}:
         return [f"locust: {warm.stderr.strip().splitlines()[-1:]}"]
-    command = [*said, "--shape", "soak", "-t", f"{args.minutes * 60:.0f}s", "--slo", "errors=0%"]
+    command = [*said, "--shape", "soak", "-t", f"{args.minutes * 60:.0f}s", "--slo", "errors=0%", "--slo", "goodput=99%"]
     before = settled(gateway, port, began)
     load = subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     told: list[str] = []
@@ -128,7 +128,7 @@ def play(args: argparse.Namespace, work: Path, config: str, gateway: Process, po
                     gateway.popen.send_signal(signal.SIGHUP)
     reader.join()
     after = settled(gateway, port, began)
-    print(*(line.rstrip() for line in told[-12:] if "errors=" in line or "Refused" in line), sep="\n")
+    print(*(line.rstrip() for line in told[-12:] if "=" in line or "Refused" in line), sep="\n")
     print(
         f"{len(samples)} samples; {samples[0].mb:.0f} MB at first, {samples[-1].mb:.0f} MB at last; "
         if samples
