@@ -48,19 +48,19 @@ def _remote(parser: Parser) -> Parser:
 
 def listed(arguments: argparse.Namespace) -> int:
     """Show every engine."""
-    return _show(arguments, _ask(arguments, "GET", ""))
+    return _show(arguments, ask(arguments, "GET", ""))
 
 
 def added(arguments: argparse.Namespace) -> int:
     """Add an engine."""
     model = arguments.model
     if model is None:
-        models = {row["model"] for row in _ask(arguments, "GET", "")}
+        models = {row["model"] for row in ask(arguments, "GET", "")}
         if len(models) != 1:
             raise Stopped([f"sluice engines add: --model: there are several: {', '.join(sorted(models))}"])
         model = models.pop()
     asked = {"model": model, "name": arguments.name, "url": arguments.address, "weight": arguments.weight}
-    return _show(arguments, _ask(arguments, "POST", "", asked))
+    return _show(arguments, ask(arguments, "POST", "", asked))
 
 
 def weighted(arguments: argparse.Namespace) -> int:
@@ -80,11 +80,11 @@ def removed(arguments: argparse.Namespace) -> int:
 
 def drained(arguments: argparse.Namespace) -> int:
     """Drain an engine, and wait for its last request if asked to."""
-    rows = _ask(arguments, "POST", "/order", {"name": arguments.name, "draining": True})
+    rows = ask(arguments, "POST", "/order", {"name": arguments.name, "draining": True})
     deadline = time.monotonic() + arguments.wait
     while arguments.wait:
         time.sleep(min(SETTLED_S, max(0.1, deadline - time.monotonic())))
-        rows = _ask(arguments, "GET", "")
+        rows = ask(arguments, "GET", "")
         left = sum(row["in_flight"] for row in rows if _is(arguments.name, row["name"]))
         if not left:
             break
@@ -99,13 +99,13 @@ def _is(configured: str, name: str) -> bool:
 
 
 def _order(arguments: argparse.Namespace, **changes: object) -> int:
-    return _show(arguments, _ask(arguments, "POST", "/order", {"name": arguments.name, **changes}))
+    return _show(arguments, ask(arguments, "POST", "/order", {"name": arguments.name, **changes}))
 
 
-def _ask(
+def ask(
     arguments: argparse.Namespace, method: str, path: str, body: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Ask the gateway. Raises Stopped with what it says."""
+    """Ask the gateway of its engines. Raises Stopped with what it says."""
     import asyncio
     import json
 
@@ -121,7 +121,10 @@ def _ask(
     async def asked() -> Any:
         pool = Pool(Origin.parse(url))
         raw = json.dumps(body).encode() if body is not None else b""
-        return await fetch(pool, method, f"/admin/engines{path}", raw, headers)
+        try:
+            return await fetch(pool, method, f"/admin/engines{path}", raw, headers)
+        finally:
+            await pool.close()
 
     try:
         answer = asyncio.run(asked())

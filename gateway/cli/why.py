@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.cli.command import COULD_NOT_START, WRONG, Commands, Stopped
-from gateway.cli.engines import URL
+from gateway.cli.engines import URL, ask
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
 
     from gateway.why.window import Lookup, Snapshot, Window
 
+#: URL, key and address of each engine, by name.
+Engines = dict[str, tuple[str, str | None, str | None]]
 #: An engine answers a scrape within so long, or counts as hung.
 PATIENCE_S = 3.0
 
@@ -50,7 +51,7 @@ def why(arguments: argparse.Namespace) -> int:
     from gateway.why.window import Window
 
     earlier = _kept(arguments.against) if arguments.against else None
-    before, after = asyncio.run(_watched(arguments))
+    before, after = asyncio.run(_watched(arguments, _engines(arguments)))
     if arguments.save:
         import msgspec
 
@@ -104,7 +105,7 @@ def _kept(path: Path) -> Window:
         raise Stopped([f"sluice why: {path} is no window that sluice why --save has kept"]) from None
 
 
-async def _watched(arguments: argparse.Namespace) -> tuple[Snapshot, Snapshot]:
+async def _watched(arguments: argparse.Namespace, engines: Engines) -> tuple[Snapshot, Snapshot]:
     import asyncio
 
     from gateway.settings import environment
@@ -112,33 +113,38 @@ async def _watched(arguments: argparse.Namespace) -> tuple[Snapshot, Snapshot]:
     environ = environment()
     url = arguments.url or environ.get("SLUICE_URL") or URL
     key = arguments.key or environ.get("SLUICE_KEY")
-    engines = _engines(arguments, environ)
     before = await _scraped(url, key, engines)
     await asyncio.sleep(arguments.seconds)
     return before, await _scraped(url, key, engines)
 
 
-def _engines(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
-    """Return URL and key of each engine: as given, or as configured."""
+def _engines(arguments: argparse.Namespace) -> Engines:
+    """Return URL, key and address of each engine: as given, as configured, or as the gateway tells an operator."""
     if arguments.engine:
         named = [
             each.partition("=") if "=" in each.partition(":")[0] else (each, "", each) for each in arguments.engine
         ]
-        return {name: (url, None) for name, _, url in named}
-    if arguments.config is None and not environ.get("SLUICE_CONFIG"):
-        print("sluice why: without -c or --engine only the gateway is asked, and not its engines", file=sys.stderr)
-        return {}
+        return {name: (url, None, None) for name, _, url in named}
+    from gateway.settings import environment
+
+    if arguments.config is None and not environment().get("SLUICE_CONFIG"):
+        try:
+            return {each["name"]: (each["url"], None, each["address"]) for each in ask(arguments, "GET", "")}
+        except Stopped:
+            said = "without an operator's --key, -c or --engine only the gateway is asked, and not its engines"
+            print(f"sluice why: {said}", file=sys.stderr)
+            return {}
     from gateway.cli.command import settings_of
 
     settings = settings_of(arguments)
     return {
-        each.name: (each.url, each.api_key.get_secret_value() if each.api_key else None)
+        each.name: (each.url, each.api_key.get_secret_value() if each.api_key else None, None)
         for model in settings.models
         for each in model.engines
     }
 
 
-async def _scraped(url: str, key: str | None, engines: Mapping[str, tuple[str, str | None]]) -> Snapshot:
+async def _scraped(url: str, key: str | None, engines: Engines) -> Snapshot:
     """Scrape all at once. Raises Stopped where the gateway does not answer."""
     import asyncio
 
@@ -157,7 +163,7 @@ async def _scraped(url: str, key: str | None, engines: Mapping[str, tuple[str, s
     )
 
 
-async def _scrape(url: str, key: str | None) -> tuple[str | None, str, Lookup]:
+async def _scrape(url: str, key: str | None, address: str | None = None) -> tuple[str | None, str, Lookup]:
     """Return the metrics, or what kept them away, and what name and connection took."""
     from gateway.upstream.client import Broken, Origin, Pool, fetch
     from gateway.upstream.resolve import addresses, is_name
@@ -171,7 +177,7 @@ async def _scrape(url: str, key: str | None) -> tuple[str | None, str, Lookup]:
         found: tuple[str, ...] = await addresses(origin.host, origin.port) if is_name(origin) else ()
         named = time.perf_counter()
         looked = Lookup(name_s=named - began if is_name(origin) else None)
-        pool = Pool(origin, connect_s=PATIENCE_S, address=found[0] if found else None)
+        pool = Pool(origin, connect_s=PATIENCE_S, address=address or (found[0] if found else None))
         connection = await pool.connect()
         looked = Lookup(looked.name_s, time.perf_counter() - named)
         connection.cancel()

@@ -19,8 +19,8 @@ from tests.engine_fixture import RealEngine, running_engine
 from tests.fakes.connection import Received
 from tests.fakes.script import SILENCE, Reply, answers, delayed, paced, says
 from tests.fakes.vllm import FakeVLLM
-from tests.harness import CHAT, HI, TEAM, Gateway, RawCaller, configuration, key, model, until
-from tests.system.conftest import StartGateway
+from tests.harness import CHAT, HI, OPERATOR, TEAM, Gateway, RawCaller, configuration, key, model, until
+from tests.system.conftest import FRAGILE, StartGateway
 
 BODY: dict[str, Any] = {"model": "smollm2", "messages": HI, "max_tokens": 5}
 Captured = pytest.CaptureFixture[str]
@@ -265,11 +265,14 @@ def test_the_same_engine_is_profiled_around_live_traffic(cramped: RealEngine, tr
 
 
 def test_nothing_is_blamed_where_there_is_no_load(gateway: Gateway, capsys: Captured) -> None:
-    words = ["why", "--url", gateway.url, "--key", "sk-test-operator", "--seconds", "0.1"]
-    assert main(words) == 0
+    words = ["why", "--url", gateway.url, "--seconds", "0.1", "--key"]
+    assert main([*words, OPERATOR]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[-1].startswith("cause: none")
-    assert "only the gateway is asked" in said.err
+    assert f"{len(FRAGILE) + 2} answer" in said.out, "the gateway has told where its engines are"
+    assert said.err == ""
+    assert main([*words, TEAM]) == 0
+    assert "only the gateway is asked" in capsys.readouterr().err
 
 
 def test_an_earlier_window_says_what_has_grown(
