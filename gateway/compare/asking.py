@@ -44,6 +44,7 @@ class _Stream:
         self.texts: list[str] = []
         self.usage: dict[str, Any] = {}
         self.error = ""
+        self.closed = False  # the kept connection had been closed for idleness: the request was not seen
         self.first: float | None = None
         self._frames = Splitter()
 
@@ -84,6 +85,7 @@ class _Stream:
     def on_failure(self, failure: Broken) -> None:
         """It will not come."""
         self.error = str(failure) or failure.kind
+        self.closed = failure.reused and not failure.answer_begun
         self.on_end()
 
 
@@ -100,6 +102,10 @@ class Side:
 
     async def ask(self, request: dict[str, Any]) -> tuple[_Stream, float, float]:
         """Send one request and wait for all of its answer; return it, when it was sent, and how long it took."""
+        asked = await self._ask(request)
+        return await self._ask(request) if asked[0].closed else asked
+
+    async def _ask(self, request: dict[str, Any]) -> tuple[_Stream, float, float]:
         body = msgspec.json.encode(self.target.body(request))
         stream = _Stream()
         began = perf_counter()

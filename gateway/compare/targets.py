@@ -44,6 +44,8 @@ def parse(given: str, url: str, key: str | None) -> Target:
     for option in options:
         name, equals, value = option.partition("=")
         match name:
+            case _ if not (value.isascii() and value.isprintable()):
+                raise ValueError(f"{name}= has to be plain characters")
             case "preset" | "key" if value:
                 said[name] = value
             case "price":

@@ -12,7 +12,7 @@ from gateway.cli import main
 from gateway.engine.shape import shape
 from gateway.engine.up import Wishes
 from tests.engine_fixture import ENGINE_PYTHON, RealEngine, default_model, running_engine
-from tests.harness import ROOT
+from tests.harness import ROOT, free_port
 
 Captured = pytest.CaptureFixture[str]
 CASES = """
@@ -57,3 +57,11 @@ def test_a_quantised_model_runs_and_is_compared_with_the_full_one(
         told = capsys.readouterr().out
         assert code == 0, told
         assert "prompts of other length 0 cases" in " ".join(told.split())
+
+
+@pytest.mark.engine
+def test_what_the_checkpoint_is_not_is_told_before_the_engine_starts(capsys: Captured) -> None:
+    """In a second or two, where vLLM would take half a minute to a traceback."""
+    words = ["up", "--model", str(default_model()), "--quantization", "awq", "--port", str(free_port())]
+    assert main(words) == 3
+    assert "sluice: --quantization awq: the checkpoint's weights are plain" in capsys.readouterr().err

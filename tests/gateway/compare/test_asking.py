@@ -11,7 +11,7 @@ import pytest
 from gateway.compare.asking import Side, run
 from gateway.compare.cases import Case, read
 from gateway.compare.targets import Target
-from tests.fakes.script import CLOSE, RESET, SILENCE, Script, answers, paced, says, streams
+from tests.fakes.script import CLOSE, RESET, SILENCE, Script, answers, paced, says, streams, writes
 from tests.fakes.vllm import FakeVLLM
 
 
@@ -115,3 +115,14 @@ async def test_the_only_model_need_not_be_named(side: MakeSide) -> None:
         with pytest.raises(ValueError, match="say which model"):
             await side(two, model="").only_model()
         assert await side(two).only_model() == "smollm2"
+
+
+async def test_a_kept_connection_that_was_closed_meanwhile_is_no_failure(
+    side: MakeSide, engine: FakeVLLM, case: Case
+) -> None:
+    engine.script(says("hello"), writes(RESET))
+    engine.always(says("hello"))
+    asking = side(engine)
+    assert not (await asking.answer(case, None)).failed
+    assert (await asking.answer(case, None)).wrong == ()
+    assert len(engine.requests()) == 3
