@@ -75,6 +75,7 @@ def build(
         *("--max-model-len", str(wishes.max_model_len or "auto")),
     ]
     settings = {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore", "VLLM_NO_USAGE_STATS": "1"}
+    settings["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] = "0"  # a host that media may come from must not send it elsewhere
     if Path(model.source).is_absolute():
         settings["HF_HUB_OFFLINE"] = "1"  # all is here: nothing is to wait for a hub
     if machine.cards:

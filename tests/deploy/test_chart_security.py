@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
-from tests.deploy.chart import EVERYTHING, PROFILES, containers, profile
+from tests.deploy.chart import EVERYTHING, PROFILES, containers, profile, render, values
 
 ALL = [*PROFILES, EVERYTHING]
 
@@ -45,6 +46,20 @@ def test_pods_hold_no_more_than_they_need(name: str) -> None:
             for variable in container.get("env", []):
                 secret = any(word in variable["name"] for word in ("KEY", "TOKEN", "PASSWORD", "REDIS_URL"))
                 assert not secret or "secretKeyRef" in variable.get("valueFrom", {})
+
+
+@pytest.mark.parametrize("hosts", [[], ["pictures.example", "films.example"]])
+def test_an_engine_fetches_media_from_listed_hosts_only_and_follows_no_redirect(hosts: list[str]) -> None:
+    """SE-05: the gateway refuses them first; vLLM takes an empty list for "all", so none is a name nobody has."""
+    given = {**values(EVERYTHING), "config": {"server": {"media_hosts": hosts}}}
+    engines = [
+        container for _, pod in render(given).pods() for container in containers(pod) if container["name"] == "vllm"
+    ]
+    assert engines
+    for container in engines:
+        after = container["args"][container["args"].index("--allowed-media-domains") + 1 :]
+        assert list(itertools.takewhile(lambda each: not each.startswith("-"), after)) == (hosts or ["none.invalid"])
+        assert {"name": "VLLM_MEDIA_URL_ALLOW_REDIRECTS", "value": "0"} in container["env"]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -59,6 +59,10 @@ spec:
         {{- with $engine.dtype }}
         - --dtype={{ . }}
         {{- end }}
+        - --allowed-media-domains {{- /* of an empty list vLLM makes "all": a name that nobody can have stands for none */}}
+        {{- range $root.Values.config.server.media_hosts | default (list "none.invalid") }}
+        - {{ . | quote }}
+        {{- end }}
         {{- range $engine.extraArgs }}
         - {{ . | quote }}
         {{- end }}
@@ -68,6 +72,7 @@ spec:
         - {name: HF_HOME, value: /cache/huggingface}
         - {name: VLLM_CACHE_ROOT, value: /cache/vllm}
         - {name: VLLM_NO_USAGE_STATS, value: "1"}
+        - {name: VLLM_MEDIA_URL_ALLOW_REDIRECTS, value: "0"} # an allowed host must not send the engine elsewhere
         {{- if $root.Values.engineApiKeySecret.name }}
         - name: VLLM_API_KEY
           valueFrom:

@@ -49,6 +49,7 @@ def test_the_engine_is_on_loopback_reports_to_nobody_and_trusts_no_code() -> Non
     assert flag(command, "--served-model-name") == "smollm2"
     assert "--trust-remote-code" not in command.argv
     assert command.environ["VLLM_NO_USAGE_STATS"] == "1"
+    assert command.environ["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] == "0"
     assert command.environ["PATH"] == "/bin"
     assert command.environ["HF_ENDPOINT"] == "https://mirror"
     assert not any(name.startswith("SLUICE_") for name in command.environ)
