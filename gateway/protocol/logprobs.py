@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,24 +15,55 @@ Edits = Sequence[tuple[int, int, str]]
 
 #: What some engines write is no JSON; -9999 is vLLM's own floor of a log probability.
 CONSTANTS = {"-Infinity": -9999.0, "Infinity": 9999.0, "NaN": None}
+#: To the end, of logprobs that go on behind a text.
+END = sys.maxsize
+
+_silent = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]").fullmatch  # tokens that no text repeats: <|im_end|>, </think>
+
+
+def in_step(logprobs: bytes | msgspec.Raw, text: str) -> bool:
+    """Say whether a chunk's logprobs are those of its text; where an engine holds text back they are ahead of it."""
+    return _in_step(decoded(logprobs), text)
+
+
+def _in_step(logprobs: Any, text: str) -> bool:
+    tokens = _tokens(logprobs)
+    if not text:
+        return not tokens
+    said = sum(len(token.replace("\ufffd", "")) for token in tokens if not _silent(token))
+    return said <= len(text)
+
+
+def _tokens(logprobs: Any) -> list[str]:
+    if not isinstance(logprobs, dict):
+        return []
+    if "tokens" in logprobs:
+        return [str(token) for token in logprobs["tokens"] or ()]
+    return [str(entry.get("token", "")) for name in _LISTS for entry in logprobs.get(name) or ()]
+
+
+_LISTS = ("content", "refusal")
 
 
 class LogprobQueue:
     """The logprobs (and token ids) of one choice's chunks whose text has not all been shown, in order.
 
-    Positions are code points of the choice's original text.
+    Those that are ahead of their text wait until it has caught up. Positions are code points of the choice's original
+    text.
     """
 
-    __slots__ = ("_edits", "_waiting")
+    __slots__ = ("_ahead", "_begun", "_edits", "_text", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, str, Any, Any]] = []  # start, end, text, logprobs, token ids
         self._edits: list[tuple[int, int, str]] = []
+        self._ahead: tuple[Any, Any] = (None, None)
+        self._text, self._begun = "", 0  # what was said since those ahead began, and where
 
     @property
     def empty(self) -> bool:
         """Is nothing waiting?"""
-        return not self._waiting
+        return not self._waiting and self._ahead == (None, None)
 
     def feed(
         self,
@@ -42,10 +75,31 @@ class LogprobQueue:
         edits: Edits,
     ) -> tuple[Any, Any]:
         """Take one chunk's logprobs, whose ``text`` ends at ``fed``; return logprobs and ids to show up to ``told``."""
-        self._waiting.append(
-            (fed - len(text), fed, text, decoded(logprobs), decoded(token_ids))
+        if self._ahead == (None, None):
+            self._text, self._begun = "", fed - len(text)
+        entries, ids = self._ahead
+        self._ahead = (
+            _joined(entries, decoded(logprobs) or None),
+            _joined(ids, decoded(token_ids) or None),
         )
+        self._text += text
+        if _in_step(self._ahead[0], self._text):
+            self._caught_up(fed)
         return self.release(told, edits, None)
+
+    def _caught_up(self, fed: int) -> None:
+        self._waiting.append((self._begun, fed, self._text, *self._ahead))
+        self._ahead, self._text = (None, None), ""
+
+    def finish(
+        self, fed: int, told: int, edits: Edits, before: tuple[Any, Any] | None, *, hidden: bool
+    ) -> tuple[Any, Any]:
+        """The text has ended; ``hidden``: something of the choice is not shown as it was said."""
+        if self._ahead != (None, None):
+            if hidden:
+                self._ahead = (all_masked(self._ahead[0]), None)
+            self._caught_up(fed)
+        return self.release(told, edits, before)
 
     def release(self, told: int, edits: Edits, before: tuple[Any, Any] | None) -> tuple[Any, Any]:
         """Return what belongs to the text up to ``told``, behind what ``before`` holds already."""
@@ -56,7 +110,7 @@ class LogprobQueue:
             touching = [(a - start, b - start, new) for a, b, new in self._edits if a < end and b > start]
             logprobs = _joined(logprobs, masked(entries, text, touching) if touching else entries)
             ids = _joined(ids, None if touching else tokens)
-        floor = self._waiting[0][0] if self._waiting else told
+        floor = self._waiting[0][0] if self._waiting else self._begun if self._ahead != (None, None) else told
         self._edits = [edit for edit in self._edits if edit[1] > floor]
         return logprobs, ids
 
@@ -70,7 +124,7 @@ def _joined(first: Any, second: Any) -> Any:
 
 
 def masked(logprobs: Any, text: str, edits: Edits) -> Any:
-    """Return logprobs in which no token repeats an edited part of ``text``.
+    """Return logprobs in which no token repeats an edited part of ``text``, which may be one part of what they tell.
 
     Where the tokens do not join to the text (a character cut into byte tokens) every one of them is masked.
     """
@@ -78,13 +132,20 @@ def masked(logprobs: Any, text: str, edits: Edits) -> Any:
         return logprobs
     if "tokens" in logprobs:
         return _masked_completion(logprobs, text, edits)
-    return {key: _masked_list(value, text, edits) if key == "content" else value for key, value in logprobs.items()}
+    return {key: _masked_list(value, text, edits) if key in _LISTS else value for key, value in logprobs.items()}
+
+
+def all_masked(logprobs: Any) -> Any:
+    """Return logprobs of which nothing is shown but their number."""
+    return masked(logprobs, "", [(0, END, "")])
 
 
 def _touched(tokens: Sequence[str], text: str, edits: Edits) -> list[bool]:
-    if "".join(tokens) != text:
+    joined = "".join(tokens)
+    at = -joined.find(text) if joined.count(text) == 1 else 1
+    if at > 0:
         return [True] * len(tokens)
-    touched, at = [], 0
+    touched = []
     for token in tokens:
         touched.append(any(start < at + len(token) and end > at for start, end, _ in edits))
         at += len(token)

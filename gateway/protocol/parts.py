@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.filtering import Filter, MakeFilter, reason_of
-from gateway.protocol.logprobs import LogprobQueue, masked
+from gateway.protocol.logprobs import LogprobQueue, in_step, masked
 
 NO_LOGPROBS = (b"null", b"[]")
 #: Kinds of which adjacent parts are read as one text.
@@ -60,7 +60,7 @@ class TextChannel:
             return text, None
         shown, edits = self._filter.feed(text)
         queue = self._logprobs
-        if shown == text and not edits and (queue is None or queue.empty):
+        if shown == text and not edits and (queue is None or queue.empty) and in_step(_wrapped(logprobs), text):
             return shown, None
         self.edits += edits
         given = bytes(logprobs)
@@ -68,8 +68,7 @@ class TextChannel:
             if given in NO_LOGPROBS:
                 return shown, []
             queue = self._logprobs = LogprobQueue()
-        wrapped = b'{"content":%b}' % given
-        return shown, _entries(queue.feed(wrapped, b"null", text, self.fed, self.told, edits))
+        return shown, _entries(queue.feed(_wrapped(logprobs), b"null", text, self.fed, self.told, edits))
 
     def whole(self, text: str) -> str:
         """Take a text that is all there is."""
@@ -89,7 +88,13 @@ class TextChannel:
         shown, edits = self._filter.finish()
         self.edits += edits
         queue = self._logprobs
-        return shown, [] if queue is None else _entries(queue.release(self.told, edits, None))
+        if queue is None:
+            return shown, []
+        return shown, _entries(queue.finish(self.fed, self.told, edits, None, hidden=bool(self.edits)))
+
+
+def _wrapped(logprobs: bytes | msgspec.Raw) -> bytes:
+    return b'{"content":%b}' % bytes(logprobs)
 
 
 def _entries(told: tuple[Any, Any]) -> list[Any]:

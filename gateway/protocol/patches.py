@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from gateway.protocol import sse
+from gateway.protocol.chunks import NULL
+from gateway.protocol.logprobs import all_masked
 from gateway.protocol.merging import frames_of
 from gateway.protocol.numbers import decoded
 
@@ -24,6 +26,11 @@ class Patch:
         self.finish_reason: str | None = None
         self.cut: int | None = None  # of the chunk's tool calls only so many are shown
         self.drop = drop
+
+    def hide(self, logprobs: bytes | msgspec.Raw) -> None:
+        """Show nothing of a chunk's tokens but their number."""
+        if logprobs != NULL or self.logprobs is not None:
+            self.logprobs = (all_masked(msgspec.json.decode(logprobs)), None)
 
 
 def patched(payload: bytes, patches: dict[int, Patch], model: str) -> bytes:

@@ -28,10 +28,11 @@ from gateway.protocol.chunks import (
 from gateway.protocol.editing import BROKE_OFF, NONSENSE, Editor
 from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
 from gateway.protocol.form import Form, form_of
-from gateway.protocol.logprobs import LogprobQueue, trimmed
+from gateway.protocol.logprobs import trimmed
 from gateway.protocol.merging import finish_merge, frames_of, merge_chunk, merge_text
 from gateway.protocol.numbers import decoded
 from gateway.protocol.patches import Patch, named, patched, with_extra, without_usage
+from gateway.protocol.repeats import Repeats
 
 __all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "failure_event", "reason_of", "with_extra"]
 
@@ -43,14 +44,14 @@ _UNMADE: Any = object()
 class _ChoiceState:
     """Where one choice of the answer stands."""
 
-    __slots__ = ("content", "ended", "finished", "index", "logprobs", "others", "tools")
+    __slots__ = ("content", "ended", "finished", "index", "others", "repeats", "tools")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.content: Filter | None = _UNMADE
         self.others: dict[str, Filter | None] = {}
         self.tools: dict[int, ArgumentsFilter | None] = {}
-        self.logprobs: LogprobQueue | None = None
+        self.repeats = Repeats()
         self.finished = self.ended = False  # ended: blocked, what the engine still sends of it is dropped
 
 
@@ -104,7 +105,7 @@ class StreamEditor(Editor):
 
     def _frame(self, frame: bytes) -> bytes:
         form = self._form
-        if form is not None and self._formed.logprobs is None and (text := form.text_of(frame)) is not None:
+        if form is not None and not self._formed.repeats.queues and (text := form.text_of(frame)) is not None:
             return self._formed_chunk(frame, form, text)
         payload = sse.payload(frame)
         if payload is None:
@@ -212,16 +213,19 @@ class StreamEditor(Editor):
         delta = choice.delta
         patch: Patch | None = None
         text = choice.text if delta is None else delta.content
+        others = delta is not None and (delta.reasoning or delta.reasoning_content or delta.refusal)
+        calls = delta is not None and (delta.tool_calls or delta.function_call)
         if text:
             self.chunks += 1
             self.chars += len(text)
-            patch = self._content(state, choice, text)
-        if delta is not None and (delta.reasoning or delta.reasoning_content or delta.refusal):
-            patch = self._other_texts(state, delta, patch)
+        if text or not (others or calls or choice.logprobs == NULL):
+            patch = self._content(state, choice, text or "")
+        if delta is not None and others:
+            patch = self._other_texts(state, choice, delta, patch)
         if delta is not None and delta.tool_calls:
-            patch = self._tool_calls(state, delta.tool_calls, patch)
+            patch = self._tool_calls(state, choice, delta.tool_calls, patch)
         if delta is not None and delta.function_call is not None and delta.function_call.arguments:
-            patch = self._tool_calls(state, [ToolCall(-1, delta.function_call)], patch)
+            patch = self._tool_calls(state, choice, [ToolCall(-1, delta.function_call)], patch)
         if patch is not None and patch.finish_reason is not None:
             return self._blocked(state, patch)
         if choice.finish_reason is not None:
@@ -234,23 +238,16 @@ class StreamEditor(Editor):
             channel = state.content = self._make_filter(state.index, "content", 0)
         if channel is None:
             return None
-        shown, edits = channel.feed(text)
-        if shown == text and not edits and channel.told == channel.fed and state.logprobs is None:
+        shown, edits = channel.feed(text) if text else ("", ())
+        if not state.repeats.change("content", channel, choice, (text, shown, edits)):
             return None
         patch = Patch(shown)
-        if choice.logprobs != NULL or choice.token_ids != NULL or state.logprobs is not None:
-            if state.logprobs is None:
-                state.logprobs = LogprobQueue()
-            patch.logprobs = state.logprobs.feed(
-                choice.logprobs, choice.token_ids, text, channel.fed, channel.told, edits
-            )
-            if state.logprobs.empty and shown == text and not edits:
-                state.logprobs = None
+        patch.logprobs = state.repeats.of("content", channel, choice, (text, edits))
         if channel.blocked is not None:
             patch.finish_reason = reason_of(channel.blocked)
         return patch
 
-    def _other_texts(self, state: _ChoiceState, delta: Texts, patch: Patch | None) -> Patch | None:
+    def _other_texts(self, state: _ChoiceState, choice: Choice, delta: Texts, patch: Patch | None) -> Patch | None:
         for kind in TEXT_KINDS[1:]:
             text = getattr(delta, kind)
             if not text:
@@ -262,20 +259,28 @@ class StreamEditor(Editor):
             channel = state.others[kind]
             if channel is None:
                 continue
-            shown, _ = channel.feed(text)
-            if shown != text or channel.blocked is not None:
+            shown, edits = channel.feed(text)
+            if state.repeats.change(kind, channel, choice, (text, shown, edits)) or channel.blocked is not None:
+                alone = patch is None and not delta.content
                 patch = patch or Patch()
                 patch.texts[kind] = shown
+                if alone:
+                    patch.logprobs = state.repeats.of(kind, channel, choice, (text, edits))
+                else:  # nobody can tell which of the tokens are whose
+                    patch.hide(choice.logprobs)
                 if channel.blocked is not None:
                     patch.finish_reason = reason_of(channel.blocked)
         return patch
 
-    def _tool_calls(self, state: _ChoiceState, calls: Sequence[ToolCall], patch: Patch | None) -> Patch | None:
+    def _tool_calls(
+        self, state: _ChoiceState, choice: Choice, calls: Sequence[ToolCall], patch: Patch | None
+    ) -> Patch | None:
         for position, call in enumerate(calls):
             raw, name = (call.function.arguments, call.function.name) if call.function is not None else (None, None)
             if name and (blocked := judged(name, self._make_filter(state.index, "arguments", call.index))) is not None:
                 patch = patch or Patch()
-                patch.cut, patch.finish_reason = position, reason_of(blocked)
+                patch.cut, patch.finish_reason, state.repeats.hidden = position, reason_of(blocked), True
+                patch.hide(choice.logprobs)
                 return patch
             if not raw:
                 continue
@@ -289,6 +294,8 @@ class StreamEditor(Editor):
             if shown != raw or channel.blocked is not None:
                 patch = patch or Patch()
                 patch.tools[position if call.index >= 0 else -1] = shown
+                state.repeats.hidden = True
+                patch.hide(choice.logprobs)
                 if channel.blocked is not None:
                     patch.finish_reason = reason_of(channel.blocked)
         return patch
@@ -317,13 +324,12 @@ class StreamEditor(Editor):
         if channel is not None and channel is not _UNMADE and channel.blocked is None:
             tail, edits = channel.finish()
             patch = self._tail(patch, "content", 0, tail, blocked=channel.blocked)
-            if state.logprobs is not None:
-                patch = patch or Patch()
-                before = patch.logprobs
-                patch.logprobs = state.logprobs.release(channel.told, edits, before)
+            patch = state.repeats.late(patch, "content", channel, edits)
         for kind, other in state.others.items():
             if other is not None and other.blocked is None:
-                patch = self._tail(patch, kind, 0, other.finish()[0], blocked=other.blocked)
+                tail, edits = other.finish()
+                patch = self._tail(patch, kind, 0, tail, blocked=other.blocked)
+                patch = state.repeats.late(patch, kind, other, edits)
         for tool, arguments in state.tools.items():
             if arguments is not None and arguments.blocked is None:
                 patch = self._tail(patch, "arguments", tool, arguments.finish(), blocked=arguments.blocked)

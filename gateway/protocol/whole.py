@@ -15,7 +15,7 @@ from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.chunks import ABORTED, Chunk, Function, Texts, Usage, decode_chunk
 from gateway.protocol.editing import BROKE_OFF, NONSENSE
 from gateway.protocol.filtering import MakeFilter, judged, reason_of
-from gateway.protocol.logprobs import CONSTANTS, masked, trimmed
+from gateway.protocol.logprobs import CONSTANTS, END, all_masked, masked, trimmed
 from gateway.protocol.places import Table, values_in
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
@@ -108,15 +108,20 @@ class WholeAnswer(Whole):
             return False
         choice = self.body["choices"][position]
         choice.get("message", choice)[kind if "message" in choice else "text"] = shown
-        if kind == "content":
-            touched = [*edits, *([(channel.told, len(text), "")] if blocked else [])]
-            choice["logprobs"] = masked(choice.get("logprobs"), text, touched)
-            for repeats in ("token_ids", "routed_experts"):
-                if choice.get(repeats) is not None:
-                    choice[repeats] = None
+        self._hide(
+            choice, masked(choice.get("logprobs"), text, [*edits, (channel.told, END, "")] if blocked else edits)
+        )
         if channel.blocked is not None:
             self._end(position, channel.blocked)
         return blocked
+
+    @staticmethod
+    def _hide(choice: dict[str, Any], logprobs: Any) -> None:
+        """Take out of a choice what repeats its texts, which are not shown as they were said."""
+        choice["logprobs"] = logprobs
+        for repeats in ("token_ids", "routed_experts"):
+            if choice.get(repeats) is not None:
+                choice[repeats] = None
 
     def _call(self, position: int, index: int, tool: int, function: Function, make_filter: MakeFilter) -> bool:
         """Filter a call's name, which a caller's program goes by and so is not masked, and its arguments."""
@@ -124,6 +129,7 @@ class WholeAnswer(Whole):
         if first is None:
             return False
         if function.name and (blocked := judged(function.name, first)) is not None:
+            self._hide_all(position)
             self._end(position, blocked)
             return True
         self.chars += len(raw)
@@ -133,9 +139,14 @@ class WholeAnswer(Whole):
             message = self.body["choices"][position]["message"]
             call = message["function_call"] if tool < 0 else message["tool_calls"][tool]["function"]
             call["arguments"] = shown
+            self._hide_all(position)
         if channel.blocked is not None:
             self._end(position, channel.blocked)
         return channel.blocked is not None
+
+    def _hide_all(self, position: int) -> None:
+        choice = self.body["choices"][position]
+        self._hide(choice, all_masked(choice.get("logprobs")))
 
     def _end(self, position: int, blocked: Any) -> None:
         choice = self.body["choices"][position]
