@@ -227,6 +227,7 @@ def test_a_new_chart_version_loads_no_model_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_ingress_lets_streams_and_large_bodies_through(name: str) -> None:
+    """K8-03: what is rendered."""
     rendered = profile(name)
     config = configuration(rendered)
     for ingress in rendered.of("Ingress"):

@@ -109,6 +109,7 @@ def test_the_first_token_is_not_delayed_over_http_2(fake: FakeVLLM, client: open
 
 @needs_nginx
 def test_a_silence_longer_than_nginxs_patience_is_survived(fake: FakeVLLM, client: openai.OpenAI) -> None:
+    """K8-03: what lasts 70 s there."""
     gate = fake.gate()
     fake.script(says(gate, "late"))
     threading.Timer(SILENCE_S, gate.set).start()
@@ -121,6 +122,7 @@ def test_a_silence_longer_than_nginxs_patience_is_survived(fake: FakeVLLM, clien
 
 @needs_nginx
 def test_a_body_of_three_megabytes_passes(fake: FakeVLLM, client: openai.OpenAI) -> None:
+    """K8-03."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * (3 << 20)}}
     messages = [{"role": "user", "content": [image, {"type": "text", "text": "what is this?"}]}]
     fake.script(says("a picture"))
@@ -130,7 +132,7 @@ def test_a_body_of_three_megabytes_passes(fake: FakeVLLM, client: openai.OpenAI)
 
 @needs_nginx
 def test_a_body_over_the_gateways_limit_is_a_413_in_json(proxy: str) -> None:
-    """Over HTTP/1.1, as the SDK comes: httpx's HTTP/2 never reads an answer that is there before its body is sent."""
+    """K8-03: over HTTP/1.1, as the SDK comes: httpx's HTTP/2 never reads an answer that is there before its body is sent."""
     http = openai.DefaultHttpxClient(verify=False, timeout=20)
     with openai.OpenAI(base_url=f"{proxy}/v1", api_key=TEAM, http_client=http, max_retries=0) as client:
         long = [{"role": "user", "content": "x" * (MAX_BODY + 1000)}]

@@ -123,6 +123,12 @@ MEDIA = [
     "http://[::ffff:10.0.0.1]/",
     "http://2130706433/",
     "file:///etc/passwd",
+    "https://ok.example/redirects-to-10.0.0.1",
+    "http://0x7f000001/",
+    "http://localhost/",
+    "ftp://ok.example/a.png",
+    " http://ok.example/",
+    "/etc/passwd",
     "https://ok.example/a.png",
     "HTTPS://OK.EXAMPLE/a.png",
     "//ok.example/a.png",
@@ -131,6 +137,7 @@ MEDIA = [
 
 @pytest.mark.parametrize("url", MEDIA)
 def test_no_url_makes_the_engine_fetch(fake: FakeVLLM, gateway: Gateway, url: str) -> None:
+    """SE-05: no host is listed."""
     for part in ({"type": "image_url", "image_url": {"url": url}}, {"type": "image_url", "image_url": url}):
         answer = gateway.post(CHAT, {"model": "smollm2", "messages": [{"role": "user", "content": [part]}]})
         assert answer.status_code == 400, answer.text
@@ -138,6 +145,7 @@ def test_no_url_makes_the_engine_fetch(fake: FakeVLLM, gateway: Gateway, url: st
 
 
 def test_data_urls_pass(fake: FakeVLLM, gateway: Gateway) -> None:
+    """SE-05."""
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     seen = forwarded(fake, gateway, {"messages": [{"role": "user", "content": [part]}]})
     assert seen["messages"][0]["content"] == [part]

@@ -276,7 +276,7 @@ def test_blank_entries_match_nothing_and_are_told_once(
 ) -> None:
     """CF-01."""
     (tmp_path / "block.txt").write_text("forbiddenzebra\n\n   \n\u200b\n赌博,\n", "utf-8")
-    options = {"lists": ["block.txt"], "words": ["", "黄片"]}
+    options = {"lists": ["block.txt"], "words": ["", "赌博", "\ufeff \u3164", "黄片"]}
     chain = [{"plugin": "sensitive_words", "options": options}]
     gateway = start_gateway(configuration([model("smollm2", fake.url)], chain=chain), folder=tmp_path)
     assert [ask(gateway, text).status_code for text in ("hello", "forbiddenzebra", "赌博", "黄片")] == [
@@ -289,7 +289,7 @@ def test_blank_entries_match_nothing_and_are_told_once(
     assert [each.removeprefix(f"{tmp_path}/") for each in said] == [
         "block.txt: line 2, 3, 4: blank or without a letter: skipped",
         "block.txt: line 5: punctuation at an edge: stripped",
-        "words: entry 1: blank or without a letter: skipped",
+        "words: entry 1, 3: blank or without a letter: skipped",
     ]
 
 
