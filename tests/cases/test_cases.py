@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +25,13 @@ CASES = [
 ]
 
 
-def claims() -> Iterator[tuple[str, str]]:
+@functools.cache
+def claims() -> tuple[tuple[str, str], ...]:
     """Return every test with its docstring."""
+    return tuple(_claims())
+
+
+def _claims() -> Iterator[tuple[str, str]]:
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):

@@ -132,7 +132,7 @@ def test_a_body_of_three_megabytes_passes(fake: FakeVLLM, client: openai.OpenAI)
 
 @needs_nginx
 def test_a_body_over_the_gateways_limit_is_a_413_in_json(proxy: str) -> None:
-    """K8-03: over HTTP/1.1, as the SDK comes: httpx's HTTP/2 never reads an answer that is there before its body is sent."""
+    """K8-03: over HTTP/1.1, as the SDK comes: httpx's HTTP/2 reads no answer that is there before its body is sent."""
     http = openai.DefaultHttpxClient(verify=False, timeout=20)
     with openai.OpenAI(base_url=f"{proxy}/v1", api_key=TEAM, http_client=http, max_retries=0) as client:
         long = [{"role": "user", "content": "x" * (MAX_BODY + 1000)}]
