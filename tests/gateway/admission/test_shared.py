@@ -32,7 +32,8 @@ def _empty(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(server: RedisServer, count: int = 1, lease_s: float = 15.0) -> AsyncIterator[list[SharedStore]]:
-    stores = [SharedStore(server.url, lease_s=lease_s) for _ in range(count)]
+    # A quarter of a second is little on a busy machine: who is late is taken for away, and gives its own part out.
+    stores = [SharedStore(server.url, lease_s=lease_s, timeout_s=5) for _ in range(count)]
     running = [asyncio.get_running_loop().create_task(store.run()) for store in stores]
     try:
         await until(lambda: all(store.here and store.instances == count for store in stores))
