@@ -105,6 +105,18 @@ DEEP: dict[str, bytes] = {
     "arrays": GOOD[:-1] + b',"x":' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     "objects": GOOD[:-1] + b',"x":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"}",
     "unclosed": GOOD[:-1] + b',"x":' + b"[" * 1_000_000,
+    "a thousand levels of a tool's parameters": GOOD[:-1]
+    + b',"tools":[{"type":"function","function":{"name":"f","parameters":'
+    + b'{"properties":{"a":' * 500
+    + b"{}"
+    + b"}}" * 500
+    + b"}}]}",
+    "a thousand levels of a schema": GOOD[:-1]
+    + b',"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":'
+    + b'{"items":' * 1000
+    + b"{}"
+    + b"}" * 1000
+    + b"}}}",
     "a tool's parameters": json.dumps(
         {
             "model": "smollm2",
