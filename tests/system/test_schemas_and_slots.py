@@ -97,6 +97,18 @@ def test_a_bad_form_is_a_400_that_names_it_and_no_engine_is_asked(fake: FakeVLLM
     assert fake.requests() == []
 
 
+@pytest.mark.parametrize("place", ["structured_outputs.json", "guided_json"])
+def test_a_bad_schema_in_vllm_s_own_fields_reaches_no_engine_either(
+    fake: FakeVLLM, narrow: Gateway, place: str
+) -> None:
+    """TS-03: the same by another name."""
+    for inner in (REMOTE, {"type": "object", "properties": {"foo": "bar"}}):
+        held = {place: inner} if place == "guided_json" else {"structured_outputs": {"json": inner}}
+        answer = narrow.post(CHAT, BODY | held, EASY)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, place)
+    assert fake.requests() == []
+
+
 def test_references_inside_a_schema_work(fake: FakeVLLM, narrow: Gateway) -> None:
     """TS-03: a local reference is nobody's address."""
     inner = {
