@@ -37,6 +37,7 @@ class RealEngine:
     url: str
     model: str
     log: Path
+    folder: Path = MODELS  # where its model and what belongs to it are
 
     def metric(self, name: str) -> float:
         """Sum the series of one of vLLM's metrics, ``vllm:num_requests_running`` and the like."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.engine.up import Wishes
+from tests.engine_fixture import ENGINE_PYTHON, RealEngine, default_model, running_engine
 from tests.fakes.vllm import FakeVLLM
-from tests.harness import Gateway, configuration, model, running_gateway
+from tests.harness import ROOT, Gateway, configuration, model, running_gateway
 
 #: Engines that a test may break.
 FRAGILE = [f"fragile-{number}" for number in range(8)]
@@ -62,3 +67,23 @@ def start_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartGat
             return running.enter_context(running_gateway(config, folder, **options))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def small_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEngine]:
+    """A real vLLM that is short of everything: SmolLM2 in 4 bits, 768 tokens of KV cache, and a profiler.
+
+    Its ``folder`` has the model in ``w4a16`` and what it was profiled in ``traces``.
+    """
+    folder = tmp_path_factory.mktemp("small")
+    script = ROOT / "tests" / "engine_quantised.py"
+    words = [ENGINE_PYTHON, script, default_model(), folder / "w4a16", "w4a16"]
+    subprocess.run([str(word) for word in words], check=True, timeout=120)
+    profiler = {"profiler": "torch", "torch_profiler_dir": str(folder / "traces"), "torch_profiler_with_stack": False}
+    blocks = ("--kv-cache-memory-bytes", str(6 * 2_949_120), "--max-num-seqs", "8")  # of 128 tokens each
+    args = (*blocks, "--served-model-name", "smollm2", "--quantization", "compressed-tensors")
+    wishes = Wishes(
+        model=str(folder / "w4a16"), max_model_len=512, args=(*args, "--profiler-config", json.dumps(profiler))
+    )
+    with running_engine(wishes) as engine:
+        yield replace(engine, folder=folder)

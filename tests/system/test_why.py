@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from gateway.cli import main
-from gateway.engine.up import Wishes
-from tests.engine_fixture import RealEngine, running_engine
+from gateway.cli import why as command
+from tests.engine_fixture import RealEngine
 from tests.fakes.connection import Received
 from tests.fakes.script import SILENCE, Reply, answers, delayed, paced, says
 from tests.fakes.vllm import FakeVLLM
@@ -28,24 +30,36 @@ Why = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def why(capsys: Captured) -> Why:
-    """Run the command over a window in which ``load`` runs, and return what it found."""
+def why(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> Why:
+    """Run the command around ``load``, or (``within``) while it runs, and return what it found."""
 
-    def run(gateway: Gateway, load: Callable[[], object], *more: str, seconds: float = 1.2) -> dict[str, Any]:
-        words = ["why", "--url", gateway.url, "--seconds", str(seconds), "--json", "-c", str(gateway.path), *more]
+    def run(gateway: Gateway, load: Callable[[], object], *more: str, within: float = 0.0) -> dict[str, Any]:
+        begun, ended = threading.Event(), threading.Event()
+        scraped = command._scraped
+
+        async def in_step(*given: Any) -> Any:
+            if begun.is_set() and not within:
+                await asyncio.to_thread(ended.wait, 30)
+            found = await scraped(*given)
+            begun.set()
+            return found
+
+        def loaded() -> None:
+            assert begun.wait(30)
+            load()
+            ended.set()
+
+        monkeypatch.setattr(command, "_scraped", in_step)
+        words = ["why", "--url", gateway.url, "--json", "-c", str(gateway.path), *more]
         with ThreadPoolExecutor() as pool:
-            running = pool.submit(_after, 0.2, load)  # the first scrape comes before it
-            assert main(words) == 0
+            running = pool.submit(loaded)
+            assert main([*words, "--seconds", str(within or 0.1)]) == 0
             told: dict[str, Any] = json.loads(capsys.readouterr().out)
             running.result(30)
+        monkeypatch.setattr(command, "_scraped", scraped)
         return told
 
     return run
-
-
-def _after(seconds: float, load: Callable[[], object]) -> None:
-    time.sleep(seconds)
-    load()
 
 
 def first(found: dict[str, Any]) -> str:
@@ -144,7 +158,7 @@ def test_a_slow_client(fake: FakeVLLM, start_gateway: StartGateway, why: Why) ->
             time.sleep(0.7)
             caller.until(b"[DONE]")
 
-    found = why(gateway, load, seconds=2.5)
+    found = why(gateway, load)
     assert first(found) == "slow client"
 
 
@@ -154,7 +168,7 @@ def test_an_engine_that_stalls(start_gateway: StartGateway, why: Why) -> None:
         gateway = start(start_gateway, fake.url)
         with RawCaller(gateway.port) as caller:
             caller.post(CHAT, {**BODY, "stream": True}).until(b'"a"')
-            assert first(why(gateway, lambda: None)) == "engine stall"
+            assert first(why(gateway, lambda: None, within=0.5)) == "engine stall"
 
 
 def test_logprobs_that_compile(fake: FakeVLLM, start_gateway: StartGateway, why: Why) -> None:
@@ -166,7 +180,7 @@ def test_logprobs_that_compile(fake: FakeVLLM, start_gateway: StartGateway, why:
         many(gateway, 4)()
         many(gateway, 1, logprobs=True)()
 
-    found = why(gateway, load, seconds=2.0)
+    found = why(gateway, load)
     assert first(found) == "logprobs"
     assert "1 with logprobs began after " in found["causes"][0]["evidence"]
 
@@ -213,55 +227,44 @@ def test_a_slow_resolver(
             configuration([{"name": "smollm2", "engines": [entry]}], chain=[], metrics="open"),
             environment={"PYTHONPATH": str(tmp_path)},
         )
-        found = why(gateway, many(gateway, 3), seconds=2.0)
+        found = why(gateway, many(gateway, 3))
     assert first(found) == "DNS"
     assert "smollm2-0's name takes 4" in found["causes"][0]["evidence"]
 
 
-@pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("traces")
-
-
-@pytest.fixture(scope="module")
-def cramped(traces: Path) -> Iterator[RealEngine]:
-    """A real vLLM with room for 768 tokens in its KV cache, and a profiler."""
-    profiler = {"profiler": "torch", "torch_profiler_dir": str(traces), "torch_profiler_with_stack": False}
-    blocks = ("--kv-cache-memory-bytes", str(6 * 2_949_120), "--max-num-seqs", "8")
-    args = (*blocks, "--profiler-config", json.dumps(profiler))
-    with running_engine(Wishes(max_model_len=512, args=args)) as engine:
-        yield engine
-
-
 @pytest.mark.engine
 def test_pressure_on_a_real_engine_s_kv_cache_and_how_it_looks_without_the_gateway_in_between(
-    cramped: RealEngine, start_gateway: StartGateway, why: Why
+    small_engine: RealEngine, start_gateway: StartGateway, why: Why
 ) -> None:
-    gateway = start(start_gateway, cramped.url)
+    gateway = start(start_gateway, small_engine.url)
 
-    def load() -> None:
-        many(gateway, 5, max_tokens=200, ignore_eos=True, stream=True)()
+    def eight(port: int, path: str, **asked: Any) -> Callable[[], None]:
+        """Return a load: eight callers who leave when the window is over."""
 
-    def directly() -> None:
-        prompt = {"model": cramped.model, "prompt": "one two three", "max_tokens": 240, "ignore_eos": True}
-        with ThreadPoolExecutor(6) as pool:
-            for each in [
-                pool.submit(httpx.post, f"{cramped.url}/v1/completions", json=prompt, timeout=170) for _ in range(6)
-            ]:
-                each.result()
+        def load() -> None:
+            with contextlib.ExitStack() as callers:
+                for _ in range(8):
+                    caller = callers.enter_context(RawCaller(port))
+                    caller.post(path, {"model": "smollm2", "ignore_eos": True, "stream": True, **asked})
+                time.sleep(4)
 
-    assert first(why(gateway, load, seconds=8)) == "KV pressure"
-    assert first(why(gateway, directly, seconds=8)) == "KV pressure"
+        return load
+
+    found = why(gateway, eight(gateway.port, CHAT, messages=HI, max_tokens=200), within=3)
+    assert first(found) == "KV pressure", found["walk"]
+    port = int(small_engine.url.rpartition(":")[2])
+    found = why(gateway, eight(port, "/v1/completions", prompt="one two three", max_tokens=400), within=3)
+    assert first(found) == "KV pressure", found["walk"]
 
 
 @pytest.mark.engine
-def test_the_same_engine_is_profiled_around_live_traffic(cramped: RealEngine, traces: Path, capsys: Captured) -> None:
-    prompt = {"model": cramped.model, "prompt": "one two three", "max_tokens": 4}
-    with ThreadPoolExecutor() as pool:
-        asked = pool.submit(_after, 0.3, lambda: httpx.post(f"{cramped.url}/v1/completions", json=prompt, timeout=60))
-        assert main(["profile", "--engine", cramped.url, "--seconds", "1.5", "--traces", str(traces)]) == 0
-        asked.result()
-    assert [path for path in traces.rglob("*") if path.is_file() and str(path) in capsys.readouterr().out]
+def test_the_same_engine_is_profiled_around_live_traffic(small_engine: RealEngine, capsys: Captured) -> None:
+    traces = small_engine.folder / "traces"
+    with RawCaller(int(small_engine.url.rpartition(":")[2])) as caller:
+        caller.post("/v1/completions", {"model": "smollm2", "prompt": "one two", "max_tokens": 400, "ignore_eos": True})
+        assert main(["profile", "--engine", small_engine.url, "--seconds", "1", "--traces", str(traces)]) == 0
+    told = capsys.readouterr().out
+    assert [path for path in traces.rglob("*") if path.is_file() and str(path) in told]
 
 
 def test_nothing_is_blamed_where_there_is_no_load(gateway: Gateway, capsys: Captured) -> None:
