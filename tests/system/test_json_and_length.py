@@ -14,7 +14,7 @@ from tests.fakes.vllm import FakeVLLM
 from tests.harness import CHAT, HI, Gateway, configuration, hear, model, running_gateway
 
 FAMILY = "👨\u200d👩\u200d👧"
-JSON = {"response_format": {"type": "json_object"}}
+JSON: dict[str, Any] = {"response_format": {"type": "json_object"}}
 #: A short limit for each model, as its name says; ``json`` is checked, ``plain`` has no plugin at all.
 LIMITS: dict[str, dict[str, Any]] = {
     "three": {"max_characters": 3, "strategy": "head"},
