@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,11 @@ def test_threads_leave_a_core_and_are_bound_only_where_there_is_room(
     command = made(Machine(cores, whole, 16 * GIB, 12 * GIB), tensor_parallel=degree)
     assert command.environ.get("OMP_NUM_THREADS") == threads
     assert command.environ.get("VLLM_CPU_OMP_THREADS_BIND") == ("nobind" if threads else None)
+
+
+def test_a_quantisation_that_the_checkpoint_has_not_is_refused_and_one_that_it_has_goes_through() -> None:
+    quantised = replace(SMOLLM2, quantisation="gptq")
+    assert flag(made(model=quantised, args=("--quantization", "gptq_marlin")), "--quantization") == "gptq_marlin"
+    for words in (("--quantization", "awq"), ("--quantization=awq",), ("-q", "awq")):
+        with pytest.raises(CannotStart, match="quantised as gptq"):
+            made(model=quantised, args=words)
