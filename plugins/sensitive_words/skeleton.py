@@ -19,10 +19,16 @@ from plugins.sensitive_words.tables import LATIN, LOOKALIKES, SIMPLIFIED, STROKE
 _SHORT = 24  # up to here the table is cheaper than the checks that avoid it
 _TABLE_LIMIT = 60_000  # code points remembered; a text of all of Unicode shall not fill the memory
 
-#: Marks that stand on the letters of many scripts; other scripts' own marks are letters to their readers.
-_mark = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]").match
-#: Of these, what strikes a letter through or frames it: no orthography has it.
-OVERLAYS = frozenset(map(chr, (*range(0x334, 0x339), *range(0x20D0, 0x2100), 0x488, 0x489)))
+#: Marks that stand on the letters of many scripts, the vowels of Hebrew and Arabic, and the tone marks of Chinese; the
+#: marks of other scripts are letters to their readers.
+_mark = re.compile(
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
+    "\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u302a-\u302f\ufe20-\ufe2f]"
+).match
+#: Of these, what makes no other word: no orthography strikes letters through or frames them, vowels may be left out.
+OVERLAYS = frozenset(
+    map(chr, (*range(0x334, 0x339), *range(0x20D0, 0x2100), 0x488, 0x489, *range(0x591, 0x5C8), *range(0x610, 0x61B)))
+) | frozenset(map(chr, (*range(0x64B, 0x653), *range(0x656, 0x660), 0x670, *range(0x6D6, 0x6EE))))
 #: They part words, and stand in ordinary ones: he'll is no hell.
 APOSTROPHES = frozenset("'’‘`´ʼ")
 _STROKE = "/"  # stands for the stroke of ø among a letter's marks

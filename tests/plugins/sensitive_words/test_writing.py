@@ -72,6 +72,27 @@ def test_marks_make_another_word_unless_they_are_decoration(text: str, hit: bool
     assert found(text, "cafe") == ([text] if hit else [])
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("赌\u302a博", "赌博"),
+        ("赌\u0591博", "赌博"),
+        ("赌\u064b博", "赌博"),
+        ("c\u05b6afe", "cafe"),
+        ("كَلْب", "كلب"),
+        ("כֶּלֶב", "כלב"),
+    ],
+    ids=ascii,
+)
+def test_vowels_and_tone_marks_of_other_scripts_make_no_other_word(text: str, word: str) -> None:
+    assert found(f"x {text} y", word) == [text]
+
+
+def test_a_hamza_makes_another_letter() -> None:
+    assert found("اكل", "أكل") == []
+    assert found("أكل", "أكل") == ["أكل"]
+
+
 def test_an_entrys_own_marks_have_to_be_there() -> None:
     assert found("café cafe cafe\u0301 CAFÉ", "café") == ["café", "cafe\u0301", "CAFÉ"]
 
