@@ -103,7 +103,7 @@ class Verifier:
                 raise Broken(f"{file}: {_lines(run.seq + 1, head.seq)} missing at its end")
             if run is not None and run.seq == head.seq and run.hash != head.hash.encode():
                 raise Broken(f"{file}: its last line was exchanged")
-            if run is None and self.runs:
+            if run is None and (self.runs or head.seq):
                 raise Broken(f"{file}: its chain {head.chain} is not in it")
 
 

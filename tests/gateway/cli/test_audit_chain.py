@@ -67,6 +67,7 @@ FORGERIES: list[tuple[Callable[[list[bytes]], list[bytes]], str]] = [
     (lambda lines: lines[:6], "f0: lines 7 to 8 are missing at its end"),
     (lambda lines: [lines[0], *chained()[0][1:]], "f0:2: lines 1 to 1"),
     (lambda _: chained()[0], "f0: its chain .* is not in it"),
+    (lambda _: [], "f0: its chain .* is not in it"),  # emptied
 ]
 
 
