@@ -153,7 +153,7 @@ def _beside(message: Message, mark: str, *, before: bool) -> Message:
     content = message.get("content")
     if isinstance(content, str):
         return {**message, "content": mark + content if before else content + mark}
-    if isinstance(content, list):
+    if isinstance(content, list) and mark:
         part = {"type": "text", "text": mark}
         return {**message, "content": [part, *content] if before else [*content, part]}
     return message

@@ -90,6 +90,11 @@ def test_of_parts_only_the_texts_are_cut() -> None:
     ]
 
 
+def test_without_a_mark_no_part_is_added() -> None:
+    messages = [user("old"), user([{"type": "text", "text": "q"}])]
+    assert Conversation(messages, "tail", "", 3).without(1) == messages[1:]
+
+
 def test_a_conversation_without_a_user_keeps_its_last_step() -> None:
     messages = [system("s"), call("a"), result("a"), call("b"), result("b")]
     assert shortened(messages, 1) == [system("s"), call("b"), result("b")]
