@@ -120,13 +120,14 @@ def _script_rule(place: Place, written: Sequence[Letter], foreign: Sequence[Lett
 
     The latter not between words of that script which have letters of their own: сор is a word among Russian ones.
     """
-    scripts = {_script(one.letter) for one in written if one.letter in WORD and not one.letter.isdecimal()}
+    letters = (one for one in written if one.letter in WORD or one.raw in LOOKALIKES)
+    scripts = {_script(one.letter) for one in letters if not one.letter.isdecimal()}
     if len(scripts) > 1:
         return True
     if len(written) < 3 or "LATIN" in scripts or not all(one.raw in LOOKALIKES for one in foreign):
         return False
-    letters, start, end = place.copy.letters, place.start, place.end
-    if (start and letters[start - 1] in WORD) or (end < len(letters) and letters[end] in WORD):
+    said, start, end = place.copy.letters, place.start, place.end
+    if (start and said[start - 1] in WORD) or (end < len(said) and said[end] in WORD) or not scripts:
         return False
     script = scripts.pop()
     if foreign_word_before(place.copy, start) == script:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugins.sensitive_words.matcher import Matcher
+from plugins.sensitive_words.tables import LOOKALIKES
 from plugins.sensitive_words.wordlist import Source
 
 
@@ -86,6 +89,18 @@ def test_marks_make_another_word_unless_they_are_decoration(text: str, hit: bool
 )
 def test_vowels_and_tone_marks_of_other_scripts_make_no_other_word(text: str, word: str) -> None:
     assert found(f"x {text} y", word) == [text]
+
+
+@pytest.mark.parametrize("text", ["ꓢꓚꓳꓑꓰ", "ꓢcope", "sꓚope", "ꮪcope", "ЅСОРЕ", "sсоре", "ꮪꓚope"])
+def test_look_alikes_of_scripts_that_nobody_types_count_too(text: str) -> None:
+    assert found(f"{text}!", "scope") == [text]
+    assert found(text, "scope") == [text]
+
+
+@given(st.text(st.sampled_from([*LOOKALIKES, *"scope ", "\u0301", "博", "1"]), max_size=12))
+def test_no_mixture_of_look_alikes_is_too_much(text: str) -> None:
+    for words in (["scope", "op", "1e"], ["博s", "ооо"]):
+        found(text, *words)
 
 
 def test_a_hamza_makes_another_letter() -> None:
