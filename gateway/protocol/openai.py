@@ -15,6 +15,7 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.protocol import unread
 from gateway.protocol.guided import GUIDED, translate_guided
+from gateway.protocol.schemas import check_schemas
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -125,6 +126,7 @@ def check(body: dict[str, Any], media_hosts: frozenset[str]) -> None:
     for path, url in unread.media_urls(body):
         if url[:5].lower() != "data:" and _host(url) not in media_hosts:
             raise InvalidRequest("Media may come as data URLs, or from a host that the operator allows.", param=path)
+    check_schemas(body)
 
 
 def _host(url: str) -> str | None:

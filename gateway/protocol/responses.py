@@ -15,6 +15,7 @@ from gateway.protocol import failures, responses_places, unread
 from gateway.protocol.guided import GUIDED, translate_guided
 from gateway.protocol.named import Numbers
 from gateway.protocol.openai import Asked, Ceilings, _host
+from gateway.protocol.schemas import check_schemas
 
 RESPONSES = "/v1/responses"
 #: Of a request, what no engine gets: vLLM would name the response by the second (and so another's), the third would
@@ -42,6 +43,7 @@ def ask(body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
     for path, url in responses_places.media_urls(body):
         if url[:5].lower() != "data:" and _host(url) not in media_hosts:
             raise InvalidRequest("Media may come as data URLs, or from a host that the operator allows.", param=path)
+    check_schemas(body)
     return Asked(model, bool(body.get("stream")), want_usage=True)
 
 
