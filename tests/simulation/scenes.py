@@ -19,6 +19,6 @@ FAIR = Scene((ONE, TWO, THREE, LATE), engines=60, phases=PHASES)
 #: A batch flood beside interactive callers who, by themselves, are no trouble.
 BATCH = Scene((Caller("people", (0.1, 0.15)), NIGHT._replace(load=(0.2, 6.0))), engines=60, phases=PHASES)
 #: A busy fleet of which a tenth dies at once.
-DEATH = Scene((Caller("people", (1.2, 1.2)), NIGHT._replace(load=(0.1, 0.1))), phases=PHASES, dies=(20.0, 20))
+DEATH = Scene((Caller("people", (1.0, 1.0)), NIGHT._replace(load=(0.1, 0.1))), phases=PHASES, dies=(20.0, 20))
 #: All 50,000 requests a second: engines of eight cards.
 FULL_KV_TOKENS = 1_500_000
