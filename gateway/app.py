@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,17 +133,22 @@ class Gateway:
         log.info("reloaded", config_version=self.live.version)
         for engine in {each for model in self.live.models.values() for each in model.engines if each.up}:
             self._compare_prompts(engine, [each for each in read.values() if each not in known.values()])
-        retiring = asyncio.get_running_loop().create_task(self._retire(before))
+        retiring = asyncio.get_running_loop().create_task(
+            self._retire(weakref.ref(before), before.chain, before.timeouts.total)
+        )
         self._retiring[retiring] = before.chain
         retiring.add_done_callback(lambda done: self._retiring.pop(done, None))
 
-    async def _retire(self, before: Live) -> None:
-        """Stop the old chain when nothing can be using it any more."""
+    async def _retire(self, before: weakref.ref[Live], chain: Chain, longest_s: float) -> None:
+        """Stop the old chain when nothing can be using it any more: its exchanges hold the version they began with.
+
+        Under steady load somebody is always in flight, so waiting for nobody would keep every version for half an hour.
+        """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + before.timeouts.total
-        while self.doors.in_use() and loop.time() < deadline:  # noqa: ASYNC110 - see below
+        deadline = loop.time() + longest_s
+        while before() is not None and self.doors.in_use() and loop.time() < deadline:  # noqa: ASYNC110 - see below
             await asyncio.sleep(RETIRED_S)  # an event would cost every request something, for what happens once a day
-        await before.chain.stop()
+        await chain.stop()
 
     async def stop(self) -> None:
         """Stop the plugins and close what is open to engines."""

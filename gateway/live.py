@@ -43,9 +43,9 @@ class Timeouts:
     total: float = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Live:
-    """Everything a request needs to know of the configuration; swapped as a whole."""
+    """Everything a request needs to know of the configuration; swapped as a whole, and gone with its last request."""
 
     version: int
     models: Mapping[str, Model]  # by name and by alias

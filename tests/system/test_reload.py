@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +159,35 @@ def test_reloads_under_load_lose_no_request(fake: FakeVLLM, start_gateway: Start
             gateway.process.send_signal(signal.SIGHUP)
         answers.append((status(gateway, "hi"), status(gateway, "a zebra")))
     assert set(answers) == {(200, 400)}
+
+
+def test_an_old_version_goes_with_its_last_exchange_however_busy_the_new_one_is(
+    fake: FakeVLLM, start_gateway: StartGateway, tmp_path: Path
+) -> None:
+    """Under steady load somebody is always in flight: versions that waited for nobody would pile up."""
+    logs = [tmp_path / "old.jsonl", tmp_path / "new.jsonl"]
+    first, second = (
+        configured(fake) | {"chain": [{"plugin": "audit_log", "options": {"path": str(log)}}]} for log in logs
+    )
+    gateway = start_gateway(first)
+    gates = [fake.gate(), fake.gate()]
+    fake.script(*(says("a", gate, "b") for gate in gates))
+
+    def open_files() -> set[str]:
+        return {os.path.realpath(each) for each in Path(f"/proc/{gateway.process.pid}/fd").iterdir()}
+
+    body = {"model": "smollm2", "stream": True, "messages": [{"role": "user", "content": HI}]}
+    with ThreadPoolExecutor() as callers:
+        before = callers.submit(gateway.post, CHAT, body)
+        fake.wait_for(1)
+        gateway.write(second | {"server": first["server"]})
+        until(lambda: version(gateway) == 2, IN_FORCE_S, "the new version never came into force")
+        after = callers.submit(gateway.post, CHAT, body)
+        fake.wait_for(2)
+        assert str(logs[0]) in open_files()
+        gates[0].set()
+        assert before.result().text.endswith("[DONE]\n\n")
+        until(lambda: str(logs[0]) not in open_files(), 15, "the old version is still there")
+        assert not after.done()
+        gates[1].set()
+        assert after.result().text.endswith("[DONE]\n\n")
