@@ -330,6 +330,9 @@ class Answering:
             self.over = True
             self._caller.cut_off()
             return
+        if self._editor is not None and self._editor.complete:  # every choice had ended: as where the connection breaks
+            self.on_end()
+            return
         self.attempt.failed()
         self._engine_failed(EngineTimeout("The model did not answer in time."))
 

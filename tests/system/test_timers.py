@@ -112,6 +112,15 @@ def test_a_stream_that_falls_silent_ends_after_idle_s(fake: FakeVLLM, hasty: Gat
     fake.requests(model=fragile)[0].seconds_until_left(time.monotonic(), 1)
 
 
+def test_a_stream_whose_choices_have_all_ended_loses_nothing_to_an_engine_that_then_hangs(
+    fake: FakeVLLM, hasty: Gateway, fragile: str
+) -> None:
+    fake.always(says("one", " two", SILENCE))
+    heard = hear(hasty, {"model": fragile})
+    assert (heard.text(), heard.finishes(), heard.errors, heard.done) == ("one two", ["stop"], [], True)
+    fake.requests(model=fragile)[0].seconds_until_left(time.monotonic(), 1)
+
+
 def test_a_stream_that_goes_on_and_on_ends_after_total_s(fake: FakeVLLM, hasty: Gateway, fragile: str) -> None:
     fake.always(says(*paced("a", 100, 0.1)))
     started = time.monotonic()
