@@ -74,9 +74,9 @@ def _three(kind: bytes, limit: int, left: int, reset_s: float) -> Headers:
 
 def duration(seconds: float) -> bytes:
     """Write a time as OpenAI's headers do: 250ms, 1.5s, 6m0s, 20h0m3s."""
-    if seconds < 1:
+    if seconds <= 0.999:
         return b"%dms" % ceil(max(0.0, seconds) * 1000)
-    if seconds < 60:
+    if seconds <= 59.9:
         return b"%gs" % (ceil(seconds * 10) / 10)
     minutes, rest = divmod(ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
