@@ -27,11 +27,37 @@ _ELSEWHERE = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "to
 _OPAQUE = _LABELS | {"name", "data", "source", "is_error", "file_id", "encrypted_content", "encrypted_index"}
 
 
+def _system(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    _blocks(found, container, at, path, role, joined=bool(_merged(container)))
+
+
+def _merged(body: dict[str, Any]) -> Run:
+    """Return the pieces of the system text where messages add to it: vLLM joins them, with nothing between, for chat
+    templates that have one system message, the first.
+    """
+    messages = body.get("messages")
+    inline = [each for each in messages if _is_system(each)] if isinstance(messages, list) else []
+    run: Run = []
+    for holder, at in ((body, "system"), *((message, "content") for message in inline)) if inline else ():
+        said = holder.get(at)
+        if isinstance(said, str) and not left_out(said):
+            run.append((holder, at))
+        elif isinstance(said, list):
+            run += [(block, "text") for block in said if _field(block, system=True) == "text"]
+    return run if len(run) > 1 else []
+
+
+def _is_system(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") == "system"
+
+
 def _messages(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
     messages = container[at]
     if not isinstance(messages, list):
         _anything(found, container, at, path, role)
         return
+    merged = _merged(container)
+    _join(found, merged, "system" if "system" in container else path, "system")
     for index, message in enumerate(messages):
         place = f"{path}[{index}]"
         if not isinstance(message, dict):
@@ -40,25 +66,33 @@ def _messages(found: list[Text], container: Any, at: Any, path: str, role: str |
         said = message.get("role")
         for field, value in message.items():
             if field == "content":
-                _blocks(found, message, field, f"{place}.content", said if isinstance(said, str) else None)
+                joined = bool(merged) and said == "system"
+                _blocks(
+                    found, message, field, f"{place}.content", said if isinstance(said, str) else None, joined=joined
+                )
             elif not (field == "role" and isinstance(value, str) and value in _ROLES):
                 _anything(found, message, field, _under(place, field), role)
 
 
-def _blocks(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
-    """Content blocks: adjacent text blocks are one text, and what engines tell elsewhere does not part them."""
+def _blocks(found: list[Text], container: Any, at: Any, path: str, role: str | None, *, joined: bool = False) -> None:
+    """Content blocks: adjacent text blocks are one text, and what engines tell elsewhere does not part them.
+
+    ``joined``: their texts have been read already, as pieces of a longer one.
+    """
     blocks = container[at]
-    if not isinstance(blocks, list):
+    if isinstance(blocks, list):
+        _several(found, blocks, [_parts_texts(block) for block in blocks], path, role, joined=joined)
+    elif not (joined and isinstance(blocks, str) and not left_out(blocks)):
         _anything(found, container, at, path, role)
-    else:
-        _several(found, blocks, [_parts_texts(block) for block in blocks], path, role)
 
 
-def _several(found: list[Text], blocks: list[Any], parting: list[bool], path: str, role: str | None) -> None:
+def _several(
+    found: list[Text], blocks: list[Any], parting: list[bool], path: str, role: str | None, *, joined: bool = False
+) -> None:
     system = role == "system" or path == "system"
     fields = [_field(block, system=system) for block in blocks]
     begun: list[tuple[int, Run]] = []
-    for own in ("text", "thinking"):
+    for own in ("thinking",) if joined else ("text", "thinking"):
         its = [field if field == own else None for field in fields]
         begun += runs(blocks, its, parting if own == "text" else [False] * len(blocks))
     starts = dict(begun)
@@ -140,7 +174,7 @@ REQUEST: Table = {
     "*": _anything,
     "messages": _messages,
     "output_config": _output_config,
-    "system": _blocks,
+    "system": _system,
     "tool_choice": _tool_choice,
 }
 

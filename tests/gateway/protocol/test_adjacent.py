@@ -55,6 +55,29 @@ def test_what_is_left_out_of_a_system_message_does_not_part_it() -> None:
     assert texts([part("赌"), part(HEADER), part("博")]) == ["赌" + HEADER + "博"]
 
 
+@pytest.mark.parametrize("system", ["赌", [part("赌")], [part(HEADER), part("赌")]], ids=str)
+@pytest.mark.parametrize("inline", ["博", [part(None), part("博")], [part("博", "text"), part(HEADER)]], ids=str)
+@pytest.mark.parametrize("first", ["system", "messages"])
+def test_a_system_message_among_the_others_goes_on_with_the_system_text(system: Any, inline: Any, first: str) -> None:
+    """vLLM puts it there for templates that have one system message; nothing stands between."""
+    messages = [{"role": "user", "content": "hi"}, {"role": "system", "content": inline}]
+    body = {"system": system, "messages": messages}
+    found = [text.text for text in request_texts(MESSAGES, body if first == "system" else dict(reversed(body.items())))]
+    assert sorted(found) == sorted(["赌博", "hi", *[HEADER] * str(body).count(HEADER)])
+
+
+def test_a_mask_across_them_lands_in_both() -> None:
+    body = {"system": "a赌", "messages": [{"role": "system", "content": [part("博b")]}]}
+    (found,) = request_texts(MESSAGES, body)
+    found.edit([(1, 3, "**")])
+    assert body == {"system": "a*", "messages": [{"role": "system", "content": [part("*b")]}]}
+
+
+def test_a_system_text_alone_is_what_it_was() -> None:
+    found = request_texts(MESSAGES, {"system": HEADER, "messages": [{"role": "system", "content": "x"}]})
+    assert [(text.text, text.path) for text in found] == [(HEADER, "system"), ("x", "messages[0].content")]
+
+
 def test_a_mask_lands_behind_the_line_that_is_left_out() -> None:
     body = {"messages": [{"role": "system", "content": ["a赌", HEADER + "\n博b"]}]}
     found = {text.text: text for text in request_texts(CHAT, body)}
