@@ -155,6 +155,8 @@ class Engines:
     async def add(self, request: Request) -> Mapping[str, Any]:
         """Add an engine that is in no configuration."""
         asked = body_of(request, EngineAdded)
+        if not asked.name.isprintable() or asked.name != asked.name.strip() or "://" in asked.name:
+            raise InvalidRequest("A name is printable characters without spaces around them, no address.", param="name")
         try:
             self.roster.add(asked.model, asked.name, asked.url, asked.weight)
         except LookupError as fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
@@ -26,7 +27,7 @@ from gateway.settings.faults import Source
 #: The name of a model that stands for whatever its engine serves: the caller's name is passed on.
 ANY_MODEL = "*"
 
-_HOST = re.compile(r"[0-9a-z._:%-]+")
+_HOST = re.compile(r"([0-9a-z_:%-]{1,63}(\.|$))+")
 _VISIBLE = re.compile(r"[!-~]+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -96,9 +97,20 @@ def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
 
 
 def _a_redis(url: SecretStr | None) -> SecretStr | None:
-    if url is not None and not url.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+    text = "redis:///" if url is None else url.get_secret_value()
+    fine = text.startswith("unix://")
+    if text.startswith(("redis://", "rediss://")):
+        with suppress(ValueError):  # a port that cannot be
+            fine = urlsplit(text).port != 0 and bool(re.fullmatch(r"(/\d*)?", urlsplit(text).path))
+    if not fine:
         raise ValueError("has to be redis://host:port/0, rediss://… or unix:///path")
     return url
+
+
+def _a_bearer(key: SecretStr | None) -> SecretStr | None:
+    if key is not None and not re.fullmatch(r"[!-~]([ -~]*[!-~])?", key.get_secret_value()):
+        raise ValueError("has to be plain characters; one that comes from a file may have its line end with it")
+    return key
 
 
 def _a_language(tag: str) -> str:
@@ -124,6 +136,7 @@ Seconds = Annotated[float, Field(gt=0, le=86400 * 7)]
 Count = Annotated[int, Field(ge=1)]
 BesideConfiguration = Annotated[Path, AfterValidator(_beside_the_configuration)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+Bearer = Annotated[Secret, AfterValidator(_a_bearer)]
 Dialect = Literal["vllm", "sglang", "llama.cpp", "ollama", "tgi", "transformers", "gateway", "openai"]
 
 
@@ -178,7 +191,7 @@ class EngineEntry(Section):
     )
     weight: float = Field(1, ge=0, le=1_000_000, description="Share of the requests; 0 takes none.")
     served_model: Name | None = Field(None, description="The model's name at this engine; by default ours.")
-    api_key: Secret = Field(None, description="Bearer key that the engine asks for.")
+    api_key: Bearer = Field(None, description="Bearer key that the engine asks for.")
     dialect: Dialect = Field("vllm", description="What it is: decides which fields it gets and under which names.")
     keys: list[Name] = Field([], description="Keys whose requests go to it first; the others by weight.")
     headers: dict[str, str] = Field({}, description="Requests with one of these headers and its value go to it first.")

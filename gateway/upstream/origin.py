@@ -44,7 +44,7 @@ class Origin:
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError("an engine's URL has no user, query or fragment (a key goes into api_key)")
         host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
-        if not re.fullmatch(r"[0-9a-z._:%-]+", host):
+        if not re.fullmatch(r"([0-9a-z_:%-]{1,63}(\.|$))+", host):
             raise ValueError("an engine's URL has a host name of letters, digits, dots and hyphens")
         scheme = cast("Literal['http', 'https']", parts.scheme)
         return cls(scheme, host, parts.port or _PORTS[scheme], cls._prefix(parts.path))  # ValueError: no port number

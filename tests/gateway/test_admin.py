@@ -164,6 +164,8 @@ async def test_an_order_is_carried_out_and_the_answer_shows_it() -> None:
         (ENGINES, {"model": "n", "name": "x", "url": "http://h"}, "model", "There is no model 'n'."),
         (ENGINES, {"model": "m", "name": "blue", "url": "http://h"}, None, "There is an engine 'blue' already."),
         (ENGINES, {"model": "m", "name": "x", "url": "h:1"}, None, "An engine's URL is"),
+        (ENGINES, {"model": "m", "name": "x\n", "url": "http://h"}, "name", "A name is printable characters"),
+        (ENGINES, {"model": "m", "name": "http://x", "url": "http://h"}, "name", "A name is printable characters"),
     ],
 )
 async def test_an_order_that_cannot_be_is_refused_in_one_sentence(path: str, body: Any, param: str, said: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.settings.models import EngineEntry, EngineSettings, Key, Model, Settings
+from gateway.settings.models import EngineEntry, EngineSettings, Key, LimitsSettings, Model, Settings
 from gateway.upstream.origin import Origin
 
 MODELS = [{"name": "m", "engines": [{"url": "http://127.0.0.1:8100"}]}]
@@ -73,6 +73,7 @@ def test_flags_for_the_engine_may_be_written_as_numbers() -> None:
         ("http://vllm:8000/v1/", "http://vllm:8000"),
         ("https://host/prefix", "https://host/prefix"),
         ("http://[::1]:8000", "http://[::1]:8000"),
+        ("http://vllm.prod.:8000", "http://vllm.prod.:8000"),
         ("unix:/run/vllm.sock", "unix:/run/vllm.sock"),
         ("unix:///run/vllm.sock", "unix:/run/vllm.sock"),
     ],
@@ -90,6 +91,8 @@ def test_an_engines_address(url: str, kept: str) -> None:
         ("ftp://vllm", "has to be http://host:port"),
         ("http://", "has to be http://host:port"),
         ("http://a b", "has to be http://host:port"),
+        ("http://a..b", "has to be http://host:port"),
+        ("http://" + "a" * 64, "has to be http://host:port"),
         ("http://vllm:0", "cannot be"),
         ("http://vllm:99999", "cannot be"),
         ("http://[::1", "cannot be"),
@@ -104,6 +107,30 @@ def test_an_address_that_cannot_be_one_is_refused_without_being_repeated(url: st
     with pytest.raises(ValidationError, match=why) as caught:
         EngineEntry.model_validate({"url": url})
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-a\n", "sk-a\r\nx-evil: 1", " sk-a", "sk-\u00e9"])
+def test_an_engines_key_that_no_header_can_hold_is_refused_without_being_repeated(key: str) -> None:
+    with pytest.raises(ValidationError, match="plain characters") as caught:
+        EngineEntry.model_validate({"url": "http://a", "api_key": key})
+    assert "sk-" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h", "rediss://:p@h:6379/1", "redis://h/", "redis://[::1]:6379/0", "unix:///s?db=1"]
+)
+def test_an_address_of_redis(url: str) -> None:
+    redis = LimitsSettings.model_validate({"redis": url}).redis
+    assert redis is not None
+    assert redis.get_secret_value() == url
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h", "redis:h", "redis://h:99999", "redis://h:0/0", "redis://h/first", "redis://[h"]
+)
+def test_an_address_of_redis_that_cannot_be_one_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="has to be redis://host:port/0"):
+        LimitsSettings.model_validate({"redis": url})
 
 
 @given(

@@ -48,6 +48,8 @@ def test_an_engine_is_named_by_any_of_the_usual_urls(url: str, origin: Origin, a
         "http://engine/#x",
         "http://engine\r\nx: y",
         "http://eng ine",
+        "http://engine..example",
+        "http://" + "e" * 64,
         "http://engine/a b",
         "http://engine/é",
         "http://[::1",
