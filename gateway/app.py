@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import weakref
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from datetime import UTC, datetime
@@ -57,6 +58,7 @@ log = structlog.get_logger()
 
 #: A chain that was replaced is stopped when its last exchange must have ended.
 RETIRED_S = 5.0
+RETIRED_MOST_S = 60.0
 
 
 class Gateway:
@@ -146,8 +148,11 @@ class Gateway:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + longest_s
-        while before() is not None and self.doors.in_use() and loop.time() < deadline:  # noqa: ASYNC110 - see below
-            await asyncio.sleep(RETIRED_S)  # an event would cost every request something, for what happens once a day
+        pause_s = RETIRED_S
+        while before() is not None and self.doors.in_use() and loop.time() < deadline:
+            await asyncio.sleep(pause_s)  # an event would cost every request something, for what happens once a day
+            gc.collect()  # exchanges that broke off may be circles, and a collection of its own accord is seldom here
+            pause_s = min(2 * pause_s, RETIRED_MOST_S)
         await chain.stop()
 
     async def stop(self) -> None:
