@@ -92,6 +92,9 @@ class Metrics:
         keys: Collection[str] = (),
     ) -> None:
         """Say which names labels may take; after a reload again."""
+        for model in self._models.difference(models):  # nobody will tell what waits there any more
+            for metric in (catalogue.QUEUE_DEPTH, catalogue.RESERVED, catalogue.CAPACITY):
+                self._view[self._slot(metric, model)] = nan
         self._models, self._plugins = frozenset(models), frozenset(plugins)
         self._keys = frozenset(keys)
         self._exchanges.clear()

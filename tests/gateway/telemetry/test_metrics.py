@@ -234,6 +234,17 @@ def test_a_request_may_end_after_a_reload_has_dropped_its_model(metrics: Metrics
     assert value(metrics, "sluice_in_flight", model="other") is None
 
 
+def test_a_model_that_a_reload_drops_leaves_no_queue_behind(metrics: Metrics) -> None:
+    names = ("sluice_queue_depth", "sluice_reserved_tokens", "sluice_capacity_tokens")
+    metrics.queue_depth("m", 2)
+    metrics.reserved("m", 1042, 4096)
+    metrics.known(models=["n"])
+    metrics.queue_depth("m", 0)
+    assert [value(metrics, name, model="m") for name in names] == [None, None, None]
+    metrics.known(models=["m", "n"])
+    assert value(metrics, "sluice_queue_depth", model="m") == 0
+
+
 def test_an_engine_that_a_reload_removes_has_no_state_any_more(metrics: Metrics) -> None:
     metrics.engine_up("m-0", up=True)
     assert value(metrics, "sluice_engine_up", engine="m-0") == 1
