@@ -37,6 +37,8 @@ class Shape:
         self._codes, self._statuses, self._messages, self._preset = codes, statuses, messages, preset
         self._always_200, self._tokens = always_200, tokens
         self._pieces = [facts.EVENT[name] for name in facts.PIECES if name in names(profile.event)]
+        #: Who is not told which choice a piece is of would take the pieces of several for one text.
+        self._every_choice = not names(profile.event).isdisjoint({"index", "body"})
         #: Does it tell tokens? Then the engine has to be asked for them.
         self.tells_tokens = tokens > 0 and "tokens" in names(profile.answer) | names(self._last)
 
@@ -47,14 +49,15 @@ class Shape:
         return body if template is None else self._filled(template, facts.ANSWER, body, record)
 
     def event(self, chunk: dict[str, Any], record: Record) -> list[dict[str, Any]]:
-        """Tell a chunk of a stream: one event for each choice that has something new for the reader."""
+        """Tell a chunk of a stream: one event for each choice that has something new, or for the first choice alone."""
         template = self._profile.event
         if template is None:
             return [chunk] if self._last is None else []
         return [
             fill(template, _look(facts.EVENT, told))
             for choice in facts.choices(chunk)
-            if any(piece(told := Told(chunk, choice, record)) for piece in self._pieces)
+            if (self._every_choice or choice.get("index", 0) == 0)
+            and any(piece(told := Told(chunk, choice, record)) for piece in self._pieces)
         ]
 
     def last(self, body: dict[str, Any], record: Record) -> dict[str, Any] | None:

@@ -64,6 +64,15 @@ def test_code_data_tells_an_answer() -> None:
     }
 
 
+@pytest.mark.parametrize("profile", ["code_data", "result_meta"])
+def test_a_stream_that_does_not_say_whose_a_piece_is_tells_the_first_choice_alone(
+    profile: str,
+) -> None:
+    assert len(shape(profile).event(chunk(0, content="a"), record())) == 1
+    assert shape(profile).event(chunk(1, content="a"), record()) == []
+    assert len(shape(MINE).event(chunk(1, content="a"), record())) == 1
+
+
 def test_an_answer_without_what_is_told_has_nulls_and_empty_lists() -> None:
     said = told(shape("code_data").answer(chat(None), record()))
     assert said["data"] == {"text": None, "confidence": None, "tokens": [], "warning_tags": []}
