@@ -53,7 +53,8 @@ def text_field(part: Any) -> str | None:
 def parts_texts(part: Any) -> bool:
     """Say whether a part without a text stands between texts: a picture does, an empty text or nothing does not."""
     if isinstance(part, dict):
-        return part.get("type") not in _TEXTUAL
+        kind = part.get("type")
+        return not isinstance(kind, str) or kind not in _TEXTUAL
     return isinstance(part, list)
 
 

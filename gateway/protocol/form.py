@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.protocol.chunks import NULL, Chunk, Texts
+from gateway.protocol.chunks import NULL, Chunk
 from gateway.protocol.patches import Patch, named, patched
 
 _text = msgspec.json.Decoder(str).decode
@@ -61,7 +61,7 @@ def form_of(frame: bytes, chunk: Chunk, name: str) -> Form | None:
         field, text = b"text", choice.text
     else:
         field, text = b"content", choice.delta.content
-        if choice.delta != Texts(text):
+        if choice.delta != type(choice.delta)(text):
             return None
     if not text or not frame.startswith(b"data: {") or frame.find(b"\n") != len(frame) - 2 or b"\r" in frame:
         return None

@@ -72,6 +72,6 @@ def finish_merge(whole: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
         calls = choice.get("message", {}).get("tool_calls")
         if calls is not None:
             choice["message"]["tool_calls"] = [call for _, call in sorted(calls.items())]
-    counted = {"usage": msgspec.to_builtins(usage)} if usage is not None else {}
+    counted = {"usage": msgspec.to_builtins(Usage(usage.prompt_tokens, usage.completion_tokens))} if usage else {}
     kind = "chat.completion" if any("message" in choice for choice in choices) else "text_completion"
     return {**whole, "object": kind, "choices": choices, **counted}

@@ -109,13 +109,14 @@ def _field(block: Any, *, system: bool) -> str | None:
     """Name the field that holds a block's text; None where it has none, or one that vLLM leaves out."""
     kind = block.get("type") if isinstance(block, dict) else None
     field = "thinking" if kind == "thinking" else "text"
-    if not isinstance(block, dict) or kind in {"image", "document"} or not isinstance(block.get(field), str):
+    if not isinstance(block, dict) or kind in ("image", "document") or not isinstance(block.get(field), str):
         return None
     return None if system and left_out(block[field]) else field
 
 
 def _parts_texts(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") not in _ELSEWHERE
+    kind = block.get("type") if isinstance(block, dict) else "text"
+    return not isinstance(kind, str) or kind not in _ELSEWHERE
 
 
 def _block(found: list[Text], block: dict[str, Any], told: str, path: str, role: str | None) -> None:

@@ -11,17 +11,20 @@ from gateway.protocol.chunks import NULL
 from gateway.protocol.logprobs import all_masked
 from gateway.protocol.merging import frames_of
 from gateway.protocol.numbers import decoded
+from gateway.protocol.rest import TAILED, Path, tail_chunk
 
 
 class Patch:
     """What has to change in one choice of one chunk."""
 
-    __slots__ = ("cut", "drop", "finish_reason", "logprobs", "tails", "texts", "tools")
+    __slots__ = ("cut", "drop", "finish_reason", "logprobs", "rest", "tails", "tells", "texts", "tools")
 
     def __init__(self, content: str | None = None, *, drop: bool = False) -> None:
         self.texts: dict[str, str] = {} if content is None else {"content": content}
         self.tools: dict[int, str] = {}  # position in the chunk's tool_calls -> arguments
         self.tails: list[tuple[str, int, str]] = []  # kind, tool, held text that found no place in this chunk
+        self.rest: list[tuple[Path, str]] = []  # such held text of fields that have no kind
+        self.tells = False  # there is such a text in the chunk
         self.logprobs: tuple[Any, Any] | None = None  # logprobs and token_ids to show
         self.finish_reason: str | None = None
         self.cut: int | None = None  # of the chunk's tool calls only so many are shown
@@ -45,10 +48,10 @@ def patched(payload: bytes, patches: dict[int, Patch], model: str) -> bytes:
         if patch is None:
             kept.append(choice)
             continue
-        for kind, tool, tail in patch.tails:
-            frames.append(
-                sse.encode(msgspec.json.encode({**body, "choices": [_tail_choice(choice, kind, tool, tail)]}))
-            )
+        head = {key: value for key, value in body.items() if key in TAILED}
+        tails = [{**head, "choices": [_tail_choice(choice, *tail)]} for tail in patch.tails]
+        tails += [tail_chunk(head, choice, *tail) for tail in patch.rest]
+        frames += [sse.encode(msgspec.json.encode(tail)) for tail in tails]
         if not patch.drop and _apply(choice, patch):
             kept.append(choice)
     if kept or not body["choices"]:
@@ -99,7 +102,9 @@ def _apply(choice: dict[str, Any], patch: Patch) -> bool:
             call = delta["function_call"] if position < 0 else delta["tool_calls"][position]["function"]
             call["arguments"] = text
         if patch.cut is not None:
-            delta["tool_calls"] = delta["tool_calls"][: patch.cut]
+            delta.pop("function_call", None)
+            if delta.get("tool_calls"):
+                delta["tool_calls"] = delta["tool_calls"][: patch.cut]
     if patch.logprobs is not None:
         choice["logprobs"], ids = patch.logprobs
         if "token_ids" in choice:
@@ -112,7 +117,7 @@ def _apply(choice: dict[str, Any], patch: Patch) -> bool:
 
 
 def _tells(choice: dict[str, Any], patch: Patch) -> bool:
-    if choice.get("finish_reason") is not None or choice.get("logprobs"):
+    if patch.tells or choice.get("finish_reason") is not None or choice.get("logprobs"):
         return True
     delta = choice.get("delta")
     if delta is None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from gateway.errors import InvalidRequest
-from gateway.protocol import jsontext
+from gateway.protocol import jsontext, rest
 from gateway.protocol.adjacent import Lines, Run, left_out, parts_texts, runs, text_field
 from gateway.protocol.text import Joined, Json, Key, Name, Text, Value
 
@@ -244,10 +245,10 @@ def _choice_of_tool(found: list[Text], container: Any, at: Any, path: str, role:
         _anything(found, container, at, path, role)
 
 
-def _audio(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
-    audio = container[at]
-    if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
-        found.append(Text(audio, "transcript", f"{path}.transcript", role))
+def _unnamed(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """Every string but labels and bytes."""
+    leaves = rest.under((), container, at)
+    found += [Text(leaf.holder, leaf.key, reduce(_under, leaf.path, path), role) for leaf in leaves]
 
 
 def _choices(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
@@ -259,10 +260,13 @@ def _choices(found: list[Text], container: Any, at: Any, path: str, role: str | 
             _message(found, choice["message"], f"{path}[{index}].message", role)
         if isinstance(choice.get("text"), str):
             found.append(Text(choice, "text", f"{path}[{index}].text", role))
+        for field in choice:
+            if field not in rest.CHOICE and field not in {"message", "text"}:
+                _unnamed(found, choice, field, _under(f"{path}[{index}]", field), role)
 
 
 _MESSAGE: dict[str, Reader] = {
-    "audio": _audio,
+    "audio": _unnamed,
     "content": _content,
     "function_call": _function,
     "tool_calls": _calls,
@@ -289,5 +293,5 @@ REQUEST: Table = {
     "structured_outputs": _structured,
     "tool_choice": _choice_of_tool,
 }
-ANSWER: Table = {"choices": _choices, "prompt_text": _anything}
+ANSWER: Table = {**dict.fromkeys((*rest.HEAD, "sluice")), "*": _unnamed, "choices": _choices}
 DETOKENIZED: Table = {"prompt": _anything}

@@ -24,6 +24,7 @@ from gateway.protocol.chunks import (
     ToolCall,
     decode_chunk,
     finite,
+    plain,
 )
 from gateway.protocol.editing import BROKE_OFF, NONSENSE, Editor
 from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
@@ -33,6 +34,8 @@ from gateway.protocol.merging import finish_merge, frames_of, merge_chunk, merge
 from gateway.protocol.numbers import decoded
 from gateway.protocol.patches import Patch, named, patched, with_extra, without_usage
 from gateway.protocol.repeats import Repeats
+from gateway.protocol.rest import Leaf, Rest
+from gateway.protocol.rest_texts import StreamRest
 
 __all__ = ["BROKE_OFF", "NONSENSE", "Filter", "MakeFilter", "StreamEditor", "failure_event", "reason_of", "with_extra"]
 
@@ -74,6 +77,7 @@ class StreamEditor(Editor):
         self._merged: dict[str, Any] | None = {} if merge else None
         self._show_logprobs = show_logprobs
         self._form: Form | None = None
+        self._rest = StreamRest(make_filter)
         self._formed = _ChoiceState(0)  # the choice that the form is of
         self._forms = FORMS
         self._open = choices
@@ -113,18 +117,21 @@ class StreamEditor(Editor):
         if payload == b"[DONE]":
             self._set_done()
             return b""
+        rest = None
         try:
-            chunk = decode_chunk(payload)
+            if (chunk := plain(payload)) is None:
+                chunk, rest = decode_chunk(payload), Rest.of(payload, "delta")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             if (mended := finite(payload)) is None:
                 self.failure = failures.from_event(payload) or EngineError(NONSENSE)
                 return b""
             frame, payload, chunk = sse.encode(mended), mended, decode_chunk(mended)
+            rest = Rest.of(payload, "delta")
         if chunk.choices is None:
             self.failure = failures.from_event(payload) or EngineError(NONSENSE)
             return b""
         self.events += 1
-        return self._chunk(frame, payload, chunk)
+        return self._chunk(frame, payload, chunk, rest)
 
     def _formed_chunk(self, frame: bytes, form: Form, text: str) -> bytes:
         """What ``_chunk`` does, for the chunks that most are: of one choice, with a text and nothing else."""
@@ -149,19 +156,24 @@ class StreamEditor(Editor):
             return frame if form.same else form.renamed(frame)
         return form.saying(shown) if shown else b""
 
-    def _chunk(self, frame: bytes, payload: bytes, chunk: Chunk) -> bytes:
+    def _chunk(self, frame: bytes, payload: bytes, chunk: Chunk, rest: Rest | None) -> bytes:
         choices = chunk.choices or ()
         if chunk.usage is not None:
             self.usage = chunk.usage
         patches: dict[int, Patch] | None = None
         was_open = self._open
+        if rest is not None and self._rest.beside(rest.top, ended=not self._open):
+            self._form, self._forms = None, 0
         for position, choice in enumerate(choices):
-            patch = self._choice(choice)
+            patch = self._choice(choice, None if rest is None else rest.choices[position])
             if self.failure is not None:
                 return b""
             if patch is not None:
                 patches = patches or {}
                 patches[position] = patch
+        if rest is not None:
+            self.chars += self._rest.chars
+            frame, payload = self._rest.written(rest, frame, payload)
         if not choices:
             if chunk.usage is not None:
                 self._usage_frame = named(frame, chunk.model, self._model) if self._want_usage else b""
@@ -172,7 +184,7 @@ class StreamEditor(Editor):
         if chunk.usage is not None and not self._want_usage:
             shown = without_usage(shown)
         shown = self._told(shown)
-        if self._forms and len(choices) == 1 and not (state := self._states[choices[0].index]).ended:
+        if self._forms and rest is None and len(choices) == 1 and not (state := self._states[choices[0].index]).ended:
             begun = self._merged is None or state.index in self._merged.get("choices", ())  # some of it was shown
             form = form_of(frame, chunk, self._model) if begun else None
             if form is not None:
@@ -203,7 +215,7 @@ class StreamEditor(Editor):
                 frames.append(sse.encode(msgspec.json.encode(body)) if told else frame)
         return shown if self._show_logprobs is None else b"".join(frames)
 
-    def _choice(self, choice: Choice) -> Patch | None:
+    def _choice(self, choice: Choice, rest: list[Leaf] | None) -> Patch | None:
         """Send one choice's texts through their filters; None where nothing has to change."""
         state = self._states.get(choice.index)
         if state is None:
@@ -218,14 +230,16 @@ class StreamEditor(Editor):
         if text:
             self.chunks += 1
             self.chars += len(text)
-        if text or not (others or calls or choice.logprobs == NULL):
+        if text or not (others or calls or rest or choice.logprobs == NULL):
             patch = self._content(state, choice, text or "")
         if delta is not None and others:
             patch = self._other_texts(state, choice, delta, patch)
         if delta is not None and delta.tool_calls:
             patch = self._tool_calls(state, choice, delta.tool_calls, patch)
-        if delta is not None and delta.function_call is not None and delta.function_call.arguments:
+        if delta is not None and delta.function_call is not None:
             patch = self._tool_calls(state, choice, [ToolCall(-1, delta.function_call)], patch)
+        if rest is not None or self._rest.over:
+            state.repeats.hidden, patch = self._rest.patch(choice, rest or [], patch, hidden=state.repeats.hidden)
         if patch is not None and patch.finish_reason is not None:
             return self._blocked(state, patch)
         if choice.finish_reason is not None:
@@ -333,7 +347,7 @@ class StreamEditor(Editor):
         for tool, arguments in state.tools.items():
             if arguments is not None and arguments.blocked is None:
                 patch = self._tail(patch, "arguments", tool, arguments.finish(), blocked=arguments.blocked)
-        return patch
+        return self._rest.tails(state.index, patch, last=self._open == (0 if state.finished else 1))
 
     @staticmethod
     def _tail(patch: Patch | None, kind: str, tool: int, tail: str, *, blocked: Any) -> Patch | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,11 +13,14 @@ from gateway.errors import ContentFiltered, EngineError
 from gateway.protocol import sse
 from gateway.protocol.answer import Whole
 from gateway.protocol.arguments import ArgumentsFilter
-from gateway.protocol.chunks import ABORTED, Chunk, Function, Texts, Usage, decode_chunk
+from gateway.protocol.chunks import ABORTED, Chunk, Function, Texts, Usage, decode_chunk, plain
 from gateway.protocol.editing import BROKE_OFF, NONSENSE
 from gateway.protocol.filtering import MakeFilter, judged, reason_of
 from gateway.protocol.logprobs import CONSTANTS, END, all_masked, masked, trimmed
+from gateway.protocol.numbers import decoded
 from gateway.protocol.places import Table, values_in
+from gateway.protocol.rest import Rest
+from gateway.protocol.rest_texts import RestTexts
 
 #: vLLM's own floor of a log probability; JSON has no -Infinity.
 FLOOR = -9999.0
@@ -27,14 +31,16 @@ _SPOKEN = ("reasoning", "reasoning_content", "content", "refusal")
 class WholeAnswer(Whole):
     """One whole answer of choices. Raises EngineError where it is no answer."""
 
-    __slots__ = ("head",)
+    __slots__ = ("_is_plain", "head")
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
         try:
-            self.head: Chunk = decode_chunk(raw)
+            head = plain(raw)
+            self._is_plain = head is not None
+            self.head: Chunk = head or decode_chunk(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            self.head = self._lenient(raw)
+            self.head, self._is_plain = self._lenient(raw), False
         self.finish_reasons = [choice.finish_reason or "" for choice in self.head.choices or ()]
         if not ABORTED.isdisjoint(self.finish_reasons):
             raise EngineError(BROKE_OFF)
@@ -66,6 +72,27 @@ class WholeAnswer(Whole):
                     self._text(position, choice.index, "content", choice.text, make_filter)
                 continue
             self._message(position, choice.index, message, make_filter)
+        if not self._is_plain:
+            self._rest(Rest(decoded(self.raw) if self._body is None else self._body, "message"), make_filter)
+
+    def _rest(self, rest: Rest, make_filter: MakeFilter) -> None:
+        """Send the texts that no field of ours names through their filters: of each choice, then those beside them."""
+        told: list[tuple[int | None, RestTexts]] = []
+        for position, leaves in (*rest.choices.items(), (None, rest.top)):
+            index = self.head.choices[position].index if self.head.choices and position is not None else 0
+            texts = RestTexts(partial(make_filter, index))
+            texts.feed(leaves)
+            texts.finish()
+            self.chars += texts.chars
+            if texts.changed or texts.blocked is not None:
+                told.append((position, texts))
+        if told:
+            self._body = rest.body
+        for position, texts in told:
+            for each in rest.choices if position is None else (position,):
+                self._hide_all(each)
+                if texts.blocked is not None:
+                    self._end(each, texts.blocked)
 
     def _message(self, position: int, index: int, message: Texts, make_filter: MakeFilter) -> None:
         """Send a message's texts through their filters, in the order in which a stream would bring them.

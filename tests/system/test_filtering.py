@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.forms import COMPLETIONS, Delta
-from tests.fakes.script import SILENCE, says
+from tests.fakes.forms import COMPLETIONS, DONE, Delta, chunk, dumps, event
+from tests.fakes.script import SILENCE, answers, says, streams
 from tests.fakes.vllm import FakeVLLM
 from tests.harness import CHAT, HI, WORDS, Gateway, configuration, hear, model
 from tests.system.conftest import StartGateway
@@ -227,3 +227,90 @@ def test_a_blocked_answer_is_in_the_log_with_its_rule(fake: FakeVLLM, gateway: G
     assert (line["outcome"], line["plugin"], line["status"]) == ("content_filter", "sensitive_words", 200)
     assert line["rule"]
     assert "zebra" not in json.dumps(line)
+
+
+def spoken(field: str, text: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return what a message, a choice and an answer hold that says a text in a field that no engine of ours has."""
+    message: dict[str, dict[str, Any]] = {
+        "transcript": {"audio": {"id": "audio_1", "data": "UklGRg==", "transcript": text}},
+        "thinking": {"thinking": text},
+        "details": {"reasoning_details": [{"type": "reasoning.text", "format": "v1", "index": 0, "text": text}]},
+        "summary": {"reasoning_details": [{"type": "reasoning.summary", "summary": text}]},
+        "title": {"annotations": [{"type": "url_citation", "url_citation": {"url": "http://a.b/", "title": text}}]},
+        "url": {"annotations": [{"type": "url_citation", "url_citation": {"url": text}}]},
+        "custom": {"tool_calls": [{"index": 0, "id": "c1", "type": "custom", "custom": {"name": "f", "input": text}}]},
+    }
+    choice: dict[str, dict[str, Any]] = {"text": {"text": text}, "other": {"x": {"content": text}}}
+    return message.get(field, {}), choice.get(field, {}), {"prompt_text": text} if field == "top" else {}
+
+
+FIELDS = [
+    *((CHAT, field) for field in ("transcript", "thinking", "details", "summary", "title", "url", "custom", "text")),
+    *((route, field) for route in (CHAT, COMPLETIONS) for field in ("other", "top")),
+]
+
+
+def piece(route: str, field: str, text: str, finish: str | None = None) -> dict[str, Any]:
+    message, beside, top = spoken(field, text)
+    said = {"delta": message} if route == CHAT else {"text": ""}
+    return chunk(finish=finish) | {"choices": [{"index": 0, **said, "finish_reason": finish, **beside}], **top}
+
+
+def entire(route: str, field: str, text: str) -> dict[str, Any]:
+    message, beside, top = spoken(field, text)
+    said = {"message": {"role": "assistant", "content": "ok", **message}} if route == CHAT else {"text": "ok"}
+    choice = {"index": 0, **said, **beside, "logprobs": None, "finish_reason": "stop"}
+    return {"id": "c", "object": "chat.completion", "model": "smollm2", "choices": [choice], **top}
+
+
+@pytest.mark.parametrize(("route", "field"), FIELDS)
+def test_a_field_that_no_engine_of_ours_has_is_filtered_in_a_stream(
+    fake: FakeVLLM, gateway: Gateway, route: str, field: str
+) -> None:
+    body = {} if route == CHAT else {"prompt": "hi"}
+
+    def heard(*texts: str) -> tuple[bytes, list[str]]:
+        pieces = [piece(route, field, text) for text in texts]
+        fake.script(streams(*pieces, piece(route, "", "", "stop")))
+        told = hear(gateway, body, route)
+        assert told.done
+        return told.raw, told.finishes()
+
+    clean = [piece(route, field, "a tree"), piece(route, field, " and more"), piece(route, "", "", "stop")]
+    assert heard("a tree", " and more") == (b"".join(map(event, clean)) + DONE, ["stop"])
+    raw, ends = heard("ok mask", "papa", "ya so")
+    assert b"papa" not in raw
+    assert b"**" in raw
+    assert b"ya so" not in raw
+    assert ends == ["stop"]
+    raw, ends = heard("so forbid", "den", "zebra", " late")
+    assert not any(trace in raw for trace in (b"forbid", b"zebra", b"late"))
+    assert b"so " in raw
+    assert ends == ["content_filter"]
+
+
+@pytest.mark.parametrize(("route", "field"), FIELDS)
+def test_a_field_that_no_engine_of_ours_has_is_filtered_in_a_whole_answer(
+    fake: FakeVLLM, gateway: Gateway, route: str, field: str
+) -> None:
+    def told(text: str) -> bytes:
+        fake.script(answers(entire(route, field, text)))
+        return gateway.post(route, {"model": "smollm2", "messages": HI, "prompt": "hi"}).content
+
+    assert told("a tree") == dumps(entire(route, field, "a tree"))
+    assert json.loads(told("ok maskpapaya so")) == entire(route, field, "ok ********** so")
+    blocked = json.loads(told("so forbiddenzebra later"))
+    assert blocked["choices"][0].pop("finish_reason") == "content_filter"
+    expected = entire(route, field, "so ")
+    del expected["choices"][0]["finish_reason"]
+    assert blocked == expected
+
+
+def test_a_system_message_that_goes_on_with_the_system_text_is_checked_with_it(
+    fake: FakeVLLM, gateway: Gateway
+) -> None:
+    """An engine that merges them puts nothing between."""
+    messages = [*HI, {"role": "system", "content": "zebra"}]
+    body = {"model": "smollm2", "max_tokens": 9, "system": "forbidden", "messages": messages}
+    assert gateway.post("/v1/messages", body).status_code == 400
+    assert [received for received in fake.everything() if received.method == "POST"] == []

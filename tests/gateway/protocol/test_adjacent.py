@@ -101,6 +101,13 @@ def test_what_engines_tell_elsewhere_does_not_part_a_message(between: dict[str, 
     assert "赌博" in texts([part("赌"), between, part("博")], MESSAGES, "assistant")
 
 
+@pytest.mark.parametrize("kind", [[], {}, 1])
+@pytest.mark.parametrize("route", [CHAT, MESSAGES])
+def test_a_type_that_is_no_name_parts_texts_and_breaks_nothing(kind: Any, route: str) -> None:
+    assert texts([part("a"), {"type": kind}, part("b")], route) == ["a", "b"]
+    assert "c" in texts([{"type": kind, "text": "c"}], route)
+
+
 def test_thoughts_of_a_message_are_one_text() -> None:
     thought = {"type": "thinking", "thinking": "赌"}, {"type": "thinking", "thinking": "博"}
     assert set(texts([thought[0], part("x"), thought[1]], MESSAGES, "assistant")) == {"赌博", "x"}

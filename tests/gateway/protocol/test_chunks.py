@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from gateway.protocol.chunks import NULL, decode_chunk, finite
+from gateway.protocol.chunks import NULL, decode_chunk, finite, plain
 
 
 def test_what_carries_text_is_read_and_the_rest_passes_unseen() -> None:
@@ -28,3 +30,29 @@ def test_numbers_that_json_does_not_have_are_mended() -> None:
     assert b"-9999" in mended
     assert finite(b'{"choices":') is None
     assert finite(b'{"choices": 3, "x": NaN}') is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"prompt_text": "x"},
+        {"choices": [{"delta": {"thinking": "x"}}]},
+        {"choices": [{"delta": {"audio": {}}}]},
+        {"choices": [{"delta": {}, "text": "x"}]},
+        {"choices": [{"delta": {}, "message": {}}]},
+        {"choices": [{"delta": {"tool_calls": [{"id": "no label"}]}}]},
+        {"choices": [{"delta": {"tool_calls": [{"custom": {}}]}}]},
+        {"usage": {"note": "x"}},
+    ],
+    ids=str,
+)
+def test_a_chunk_is_plain_while_it_holds_only_what_we_read(more: dict[str, Any]) -> None:
+    delta = {"role": "assistant", "content": "x", "reasoning": None, "tool_calls": [{"index": 0, "id": "call-1"}]}
+    body = {
+        "id": "c",
+        "choices": [{"index": 0, "delta": delta, "stop_reason": "x", "token_ids": [1]}],
+        "usage": {"prompt_tokens": 1, "total_tokens": 2, "prompt_tokens_details": {"cached_tokens": None}},
+        "prompt_text": None,
+    }
+    assert plain(msgspec.json.encode(body)) is not None
+    assert plain(msgspec.json.encode(body | more)) is None

@@ -234,9 +234,10 @@ def test_every_text_of_an_answer_is_found() -> None:
             },
             {
                 "index": 1,
+                "native": {"id": "x", "more": ["m"]},
                 "message": {
                     "role": "assistant",
-                    "audio": {"data": "AAAA", "transcript": "t"},
+                    "audio": {"data": "AAAA", "transcript": "t", "id": "audio_1"},
                     "function_call": {"name": "g", "arguments": "no json"},
                 },
             },
@@ -251,6 +252,7 @@ def test_every_text_of_an_answer_is_found() -> None:
         "choices[0].message.refusal": "no",
         "choices[0].message.tool_calls[0].function.name": "f",
         "choices[1].message.audio.transcript": "t",
+        "choices[1].native.more[0]": "m",
         "choices[1].message.function_call.name": "g",
         "prompt_text": "p",
     }
