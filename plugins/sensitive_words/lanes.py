@@ -18,12 +18,18 @@ from plugins.sensitive_words.skeleton import Copy
 
 Candidate = tuple[int, int, Form]
 """Where in a copy's letters a form may be."""
+Pieces = tuple[list[int], list[bytes]]
+"""Where words begin, and their letters without what joins them."""
 
 _separators = b" -"
 #: Latin letters and symbols of the copy, all else a space; each is one byte.
 _JOINED = bytes(32 if chr(code) == "?" else code for code in range(256))
 _APART = bytes(32 if chr(code) in "?-" else code for code in range(256))
+#: The same for letters in UTF-8: a space for each byte of another script's.
+_LATIN = bytes(32 if code > 127 else code for code in range(256))
+_KINDS = bytes(code if chr(code) in " -" else 97 for code in range(256))
 _joined = re.compile(rb"-(?=[a-z0-9])[^ ]*").finditer
+_three = re.compile(rb" [a-z0-9] +[a-z0-9] +[a-z0-9] ").search
 _spelled = re.compile(rb" [a-z0-9](?: {1,64}[a-z0-9](?= )){2,}").finditer
 
 
@@ -70,19 +76,26 @@ class Lanes:
         self._letters = Automaton((form.key.encode(), form) for form in latin)
         self._compact_ascii = any(form.key.isascii() for form in others)
 
-    def any(self, copy: Copy) -> bool:
-        """Does anything look like an entry?"""
-        letters = copy.letters
-        if self._compact and (self._compact_ascii or not letters.isascii()):
-            data = letters.encode().translate(None, _separators)
-            if self._compact.any(data):
-                return True
+    def any(self, letters: bytes) -> bool:
+        """Does anything in a copy's letters, as UTF-8, look like an entry?"""
+        compact = self._compact and (self._compact_ascii or not letters.isascii())
+        if compact and self._compact.any(letters.translate(None, _separators)):
+            return True
         if not self._words:
             return False
-        latin = _latin(letters)
-        return self._words.any(latin.translate(_APART)) or any(
-            self._letters.any(b" ".join(found)) for _, found in self._pieces(latin) if found
-        )
+        latin = b" %b " % letters.translate(_LATIN)
+        apart = latin.translate(_APART)
+        if self._words.any(apart):
+            return True
+        # Most texts have neither, and what finds them costs more than all the rest.
+        kinds = latin.translate(_KINDS)
+        if (b"a-a" in kinds or b"a--" in kinds) and self._letters.any(_run(self._joined(latin))):
+            return True
+        if b" a " not in kinds and b"-a " not in kinds and b" a-" not in kinds and b"-a-" not in kinds:
+            return False
+        # Chinese is long runs of spaces here, and a pattern tries at each.
+        closer = apart if letters.isascii() else b" %b " % b" ".join(apart.split())
+        return _three(closer) is not None and self._letters.any(_run(self._spelled(apart)))
 
     def candidates(self, copy: Copy) -> Iterator[Candidate]:
         """Yield everything that looks like an entry."""
@@ -110,8 +123,13 @@ class Lanes:
                 for form in forms:
                     yield at[start], at[end - 1] + 1, form
 
-    def _pieces(self, latin: bytes) -> Iterator[tuple[list[int], list[bytes]]]:
+    def _pieces(self, latin: bytes) -> Iterator[Pieces]:
         """Yield where words joined by symbols begin and their letters; then the same of words spelled out."""
+        yield self._joined(latin)
+        yield self._spelled(latin.translate(_APART))
+
+    @staticmethod
+    def _joined(latin: bytes) -> Pieces:
         starts, found = [], []
         if b"-" in latin:
             bare = latin.replace(b" -", b"  ")
@@ -119,12 +137,15 @@ class Lanes:
                 start = bare.rfind(b" ", 0, match.start()) + 1
                 starts.append(start)
                 found.append(bare[start : match.end()].translate(None, _separators))
-            yield starts, found
+        return starts, found
+
+    @staticmethod
+    def _spelled(apart: bytes) -> Pieces:
         starts, found = [], []
-        for match in _spelled(latin.translate(_APART)):
+        for match in _spelled(apart):
             starts.append(match.start() + 1)
             found.append(match[0].translate(None, _separators))
-        yield starts, found
+        return starts, found
 
     def _in_pieces(self, latin: bytes, starts: Sequence[int], found: Sequence[bytes]) -> Iterator[Candidate]:
         if not found:
@@ -141,6 +162,10 @@ class Lanes:
             if last - first >= end - start:  # what is in one piece is found between spaces
                 for form in forms:
                     yield first - 1, last, form
+
+
+def _run(pieces: Pieces) -> bytes:
+    return b" ".join(pieces[1])
 
 
 def _latin(letters: str) -> bytes:

@@ -12,7 +12,7 @@ from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.forms import Form, forms
 from plugins.sensitive_words.gaps import LONGEST, Barriers
 from plugins.sensitive_words.lanes import Lanes
-from plugins.sensitive_words.skeleton import Copy, read
+from plugins.sensitive_words.skeleton import Copy, quick, read
 from plugins.sensitive_words.symbols import Symbols, is_symbol
 from plugins.sensitive_words.tail import Tail, context
 from plugins.sensitive_words.verdict import verdict
@@ -88,7 +88,9 @@ class Matcher:
         text = reading.text
         if self.symbols and self.symbols.any(text):
             return False
-        return not self.lanes.any(read(text, repeats=self.folding.repeats))
+        if not self.folding.repeats and (letters := quick(text)) is not None:
+            return not self.lanes.any(letters)
+        return not self.lanes.any(read(text, repeats=self.folding.repeats).letters.encode())
 
     def unfinished(self, held: str, before: str) -> tuple[list[str], str] | None:
         """Return what entries may have begun with at the end of a held text, and what stands before what follows it.
@@ -96,7 +98,7 @@ class Matcher:
         None where an entry is in the text already, or repeats count once: then only a scan knows.
         """
         copy = read(before + held, repeats=self.folding.repeats)
-        if self.symbols or self.folding.repeats or self.lanes.any(copy):
+        if self.symbols or self.folding.repeats or self.lanes.any(copy.letters.encode()):
             return None
         return self.tail.tails(copy), context(copy, len(copy.letters))
 

@@ -149,25 +149,25 @@ class Copy(NamedTuple):
 _NO_RUNS: tuple[int, ...] = ()
 
 
-def _read(text: str) -> str | None:
-    """Read a text the quick way, character for character; None where it is not made for that."""
+def quick(text: str) -> bytes | None:
+    """Read a text the quick way, character for character, in UTF-8; None where it is not made for that."""
     if text.isascii():
-        letters = text.translate(_ASCII)
-        return letters if len(letters) == len(text) else None
+        read_as = text.encode().translate(_BYTES)
+        return None if b"\0" in read_as else read_as
     if len(text) > _SHORT:
-        for mark, read_as in _MARKS:
+        for mark, stands_for in _MARKS:
             if mark in text:
-                text = text.replace(mark, read_as)
+                text = text.replace(mark, stands_for)
         if _plain(text):
-            return text.encode().translate(_BYTES).decode()
+            return text.encode().translate(_BYTES)
     return None
 
 
 def read(text: str, *, repeats: bool = False) -> Copy:
     """Read a text."""
-    letters = _read(text)
-    if letters is not None:
-        copy = Copy(text, letters, range(len(text)), range(len(text)), _NO_RUNS, same=True)
+    read_as = quick(text)
+    if read_as is not None:
+        copy = Copy(text, read_as.decode(), range(len(text)), range(len(text)), _NO_RUNS, same=True)
     else:
         places = _Places(text)
         copy = Copy(text, text.translate(TABLE), places, places, _NO_RUNS, same=False)
