@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 
 from gateway.protocol import sse
-from gateway.protocol.chunks import TEXT_KINDS, Usage
+from gateway.protocol.chunks import Usage
+
+#: Of a delta, what is told anew and not gone on with.
+LABELS = frozenset({"role", "id", "type", "name"})
 
 
 def merge_chunk(whole: dict[str, Any], chunk: dict[str, Any]) -> None:
@@ -59,7 +62,7 @@ def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
                 for part in ("name", "arguments"):
                     mine["function"][part] += (call.get("function") or {}).get(part) or ""
                 mine.update({part: call[part] for part in ("id", "type") if call.get(part)})
-        elif key in TEXT_KINDS and isinstance(value, str):
+        elif isinstance(value, str) and key not in LABELS:
             message[key] = (message.get(key) or "") + value
         elif value is not None:
             message[key] = value

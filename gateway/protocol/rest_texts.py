@@ -27,20 +27,15 @@ class RestTexts:
         self.changed = False
         self.chars = 0
 
-    def feed(self, leaves: list[Leaf]) -> bool:
-        """Take the texts of a chunk, put what may be shown in their places; return whether that is not what was said.
-
-        ``changed`` says the same, and is told of what ``finish`` adds too.
-        """
-        self.changed = False
-        self._here = {leaf.path: leaf for leaf in leaves}
+    def feed(self, leaves: list[Leaf]) -> None:
+        """Take texts of a chunk, and put what may be shown in their places; ``changed``: that is not what was said."""
         for leaf in leaves:
+            self._here[leaf.path] = leaf
             text = leaf.text
             self.chars += len(text)
             shown = self._shown(leaf, text) if self.blocked is None else ""
             if shown != text:
                 leaf.holder[leaf.key], self.changed = shown, True
-        return self.changed
 
     def _shown(self, leaf: Leaf, text: str) -> str:
         kind = leaf.kind

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gateway.protocol.chunks import NULL, decode_chunk, finite, plain
+from tests.fakes.forms import CHAT, COMPLETIONS, Delta, Form, tool_call
 
 
 def test_what_carries_text_is_read_and_the_rest_passes_unseen() -> None:
@@ -30,6 +31,15 @@ def test_numbers_that_json_does_not_have_are_mended() -> None:
     assert b"-9999" in mended
     assert finite(b'{"choices":') is None
     assert finite(b'{"choices": 3, "x": NaN}') is None
+
+
+@pytest.mark.parametrize("route", [CHAT, COMPLETIONS])
+def test_what_vllm_tells_is_plain(route: str) -> None:
+    form = Form.of(route, {"logprobs": 1, "stream_options": {"include_usage": True}}, 1)
+    deltas = [Delta(0, {"content": "x"}), Delta(0, tool_call(0, "call_1", "f", "{}"))][: 2 if route == CHAT else 1]
+    chunks = [*form.roles(), *(form.piece(delta, "stop", 1) for delta in deltas), *form.ending(1)]
+    for told in (*(chunk[6:] for chunk in chunks), form.whole(deltas, "stop")):
+        assert plain(told) is not None, told
 
 
 @pytest.mark.parametrize(

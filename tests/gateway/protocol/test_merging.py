@@ -97,3 +97,11 @@ def test_what_is_put_together_is_what_was_shown(pieces: list[str], filtered: boo
         (choice,) = whole["choices"]
         assert (choice["message"].get("content") or "" if field == "content" else choice["text"]) == shown
         assert choice["finish_reason"] == ("content_filter" if filtered and "!" in "".join(pieces) else "stop")
+
+
+def test_pieces_of_a_text_that_nobody_named_are_put_together_too() -> None:
+    whole: dict[str, Any] = {}
+    for delta in ({"role": "assistant", "thinking": "a "}, {"role": "assistant", "thinking": "tree"}):
+        merge_chunk(whole, {"choices": [{"index": 0, "delta": delta}]})
+    message = finish_merge(whole, None)["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": None, "thinking": "a tree"}
