@@ -121,9 +121,10 @@ class FakeVLLM:
         started.set()
         await self._stop.wait()
         server.close()
-        for connection in list(self.connections):
-            connection.reset()
-        await asyncio.sleep(0)
+        for _ in range(3):  # who was just let in is seen a moment later
+            for connection in list(self.connections):
+                connection.reset()
+            await asyncio.sleep(0.01)
 
     def arrived(self, received: Received) -> None:
         """Record a request."""

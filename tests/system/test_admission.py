@@ -104,7 +104,7 @@ def test_interactive_goes_before_batch_and_keys_take_turns(fake: FakeVLLM, start
 def test_a_full_queue_and_a_long_wait_are_429_queue_full_with_a_time(
     fake: FakeVLLM, start_gateway: StartGateway
 ) -> None:
-    gateway = start(fake, start_gateway, queue={"length": 1, "timeout_s": 0.5})
+    gateway = start(fake, start_gateway, queue={"length": 1, "timeout_s": 2})
     with held(fake, gateway), concurrent.futures.ThreadPoolExecutor(1) as pool:
         waits = pool.submit(gateway.post, CHAT, BODY)
         gateway.wait_metric("sluice_queue_depth", 1)

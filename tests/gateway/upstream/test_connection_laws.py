@@ -148,7 +148,8 @@ def test_a_spoilt_answer_is_failed_or_read_as_h11_reads_it(wire: bytes, cuts: li
     ours, reference = by_us(bytes(spoilt), cuts), by_h11(bytes(spoilt))
     if ours and reference:  # what both take they understand alike; what they forgive differs
         assert (ours.status, ours.body) == (reference.status, reference.body)
-        assert reference.reusable or not ours.reusable
+        # h11 keeps no connection of HTTP/1.0; keep-alive is what RFC 9112 9.3 lets such an engine say.
+        assert reference.reusable or not ours.reusable or spoilt.startswith(b"HTTP/1.0")
 
 
 @given(answers(), st.data())
