@@ -153,7 +153,7 @@ def places(output: list[Any]) -> Iterator[tuple[int, Place, int]]:
             continue
         for place in item_places(item):
             yield index, place, tool
-        tool += item.get("type") in TOOLS
+        tool += str(item.get("type")) in TOOLS
 
 
 def end_by(response: dict[str, Any], why: str) -> str:

@@ -83,7 +83,13 @@ CASES = [
 FAILURES: list[tuple[str, dict[str, Any] | None, dict[str, Any], str, list[str]]] = [
     ("too little cache", GQA, {"kv_cache_memory_bytes": 2 * MIB}, "KV cache", ["2048 tokens", "--max-model-len 1920"]),
     ("no share left", GQA, {"gpu_memory_utilization": 0.001}, "weights", ["--gpu-memory-utilization"]),
-    ("memory held by others", GQA, {"gpu_memory_utilization": 1.0}, "other processes", ["sluice doctor", "--gpu-memory-utilization 0."]),
+    (
+        "memory held by others",
+        GQA,
+        {"gpu_memory_utilization": 1.0},
+        "other processes",
+        ["sluice doctor", "--gpu-memory-utilization 0."],
+    ),
     (
         "more cache than memory",
         GQA,

@@ -127,5 +127,6 @@ def test_evidence_is_hashed_and_told_in_full_only_where_texts_are_switched_on() 
 def test_no_fact_of_the_record_is_forgotten() -> None:
     told = json.loads(line(Entry(ENDED, record())))
     renamed = {"total_s": "total_ms", "first_text_s": "first_text_ms", "phases": "phases_ms", "runs": "plugins"}
-    left_out = {"method", "started", "limits", "worded", "sampling"}  # the route says it, or it is for no reader of a file
+    # The route says it, or it is for no reader of a file.
+    left_out = {"method", "started", "limits", "worded", "sampling"}
     assert {renamed.get(field.name, field.name) for field in fields(Record)} - left_out <= set(told)
