@@ -210,7 +210,8 @@ class Connection(asyncio.Protocol):
         """Send RST."""
         self._end(received_done=True)
         raw: socket.socket = self.transport.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with contextlib.suppress(OSError):  # it may be closed by now
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def _end(self, *, received_done: bool) -> None:
