@@ -37,14 +37,14 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(checkout: Path, **said: str) -> tuple[int, list[str]]:
+def run(checkout: Path, *words: str, **said: str) -> tuple[int, list[str]]:
     environ = {"PATH": f"{checkout / 'bin'}:{os.environ['PATH']}", **said}
-    done = subprocess.run([checkout / ".ci" / "run"], env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run([checkout / ".ci" / "run", *words], env=environ, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.splitlines()
 
 
 def test_all_green_is_green_and_ends_with_the_closing_line_of_the_suite(checkout: Path) -> None:
-    code, lines = run(checkout)
+    code, lines = run(checkout, "all")
     assert (code, lines[-1]) == (0, "12 passed in 3.45s")
     assert lines[-4:-1] == [
         "make test: green: 12 passed in 3.45s",
@@ -53,9 +53,14 @@ def test_all_green_is_green_and_ends_with_the_closing_line_of_the_suite(checkout
     ]
 
 
+def test_without_a_word_it_is_the_suite_alone(checkout: Path) -> None:
+    code, lines = run(checkout, CONTAINERS="2", SOAK="2")
+    assert (code, lines[-2:]) == (0, ["make test: green: 12 passed in 3.45s", "12 passed in 3.45s"])
+
+
 @pytest.mark.parametrize("part", ["TEST", "CONTAINERS", "SOAK"])
 def test_one_red_part_is_red_and_the_others_are_run(checkout: Path, part: str) -> None:
-    code, lines = run(checkout, **{part: "2"})
+    code, lines = run(checkout, "all", **{part: "2"})
     assert code == 1
     assert [": RED (2)" in line for line in lines[-4:-1]] == [part == each for each in ("TEST", "CONTAINERS", "SOAK")]
     assert lines[-1] == "12 passed in 3.45s"
@@ -63,5 +68,5 @@ def test_one_red_part_is_red_and_the_others_are_run(checkout: Path, part: str) -
 
 def test_a_suite_that_breaks_off_is_said_so(checkout: Path) -> None:
     script(checkout / "bin" / "make", '#!/bin/sh\ntest "$1" = soak\n')
-    code, lines = run(checkout)
+    code, lines = run(checkout, "all")
     assert (code, lines[-1]) == (1, "make test did not come to its end")
