@@ -139,7 +139,7 @@ def capacity(engines: Iterable[Engine], now: float, headroom: float, parts: int 
     None where there is none, or one of them does not say: requests alone are counted then.
     """
     usable = [each for each in engines if each.usable(now)]
-    told = [each.figures.kv_tokens if each.figures is not None else None for each in usable]
+    told = [each.kv_tokens for each in usable]
     known = [tokens for tokens in told if tokens is not None]
     return int(sum(known) * (1 - headroom) / parts) if known and len(known) == len(told) else None
 

@@ -48,7 +48,7 @@ class Engine:
         *("_api_key", "_ramp_from", "_starts", "_usual", "cards", "dialect", "draining", "failed_at", "failures"),
         *("foreign", "in_flight", "max_model_len", "mirror", "name", "pool", "preference", "pressure", "seed"),
         *("served_model", "shunned_until", "slow_start_s", "stalled", "streams", "trouble", "turn", "up", "used_at"),
-        *("warm", "weight", "work", "figures"),
+        *("warm", "weight", "work", "figures", "kv_tokens"),
     )
 
     def __init__(
@@ -81,6 +81,9 @@ class Engine:
         self.cards: tuple[dict[str, Any], ...] = ()
         self.max_model_len: int | None = None
         self.figures: Figures | None = None
+        self.kv_tokens: int | None = (
+            None  # that its KV cache holds, as it last said: a busy one may not answer for once
+        )
         self.foreign = 0.0
         self.pressure = 1.0
         self._usual = 0.0
@@ -196,5 +199,6 @@ class Engine:
         if figures is None:
             self.foreign, self.pressure = 0.0, 1.0
             return
+        self.kv_tokens = figures.kv_tokens if figures.kv_tokens is not None else self.kv_tokens
         self.foreign = max(0.0, figures.running + figures.waiting - self.in_flight) * max(1.0, self._usual)
         self.pressure = 1.0 + max(0.0, figures.kv_used - FULL) / (1.0 - FULL)

@@ -139,7 +139,9 @@ class Health:
             )
             told = figures.read(answer.body) if answer.status == 200 else None
         engine.told(told)
-        care.next_figures = rounds + (ROUNDS_WITHOUT if told is None else 1)
+        # Who has told before is asked again soon: it is when they are busy that they do not answer in time.
+        without = ROUNDS_WITHOUT if engine.kv_tokens is None else 1
+        care.next_figures = rounds + (without if told is None else 1)
 
     def _look_closer(self, engine: Engine, care: Care, *, heard: bool, risen: bool) -> None:
         """See whether it gets on with its work, and whether it has to be warmed."""

@@ -61,9 +61,15 @@ def test_capacity_is_what_the_usable_engines_hold_without_the_headroom() -> None
 def test_engines_that_do_not_say_are_counted_by_requests_alone() -> None:
     assert capacity([engine(1000), engine(None)], 0.0, 0.2) is None
     assert capacity([], 0.0, 0.2) is None
-    silent = engine(1000)
-    silent.told(None)
-    assert capacity([silent], 0.0, 0.2) is None
+
+
+def test_an_engine_too_busy_to_say_holds_what_it_held() -> None:
+    """It is under load that its figures come too late; counting requests alone then would flood it."""
+    busy = engine(1000)
+    busy.told(None)
+    assert capacity([busy], 0.0, 0.2) == 800
+    busy.told(Figures(kv_tokens=500))
+    assert capacity([busy], 0.0, 0.2) == 400
 
 
 async def test_gates_follow_their_engines_and_queues_move(monkeypatch: pytest.MonkeyPatch) -> None:
