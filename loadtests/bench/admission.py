@@ -66,7 +66,7 @@ class Tally:
 def engine(work: Path) -> Iterator[str]:
     """Start the engine; yield its address."""
     model, port = work / "tiny", free_port()
-    making = Process([str(PYTHON), "-c", MAKE_TINY, str(SMOLLM2), str(model)], {}, work / "make.log")
+    making = Process([str(PYTHON), str(MAKE_TINY), str(SMOLLM2), str(model)], {}, work / "make.log")
     while not making.ended:
         time.sleep(0.2)
     flags = ["--served-model-name", "tiny", "--max-model-len", "1024", "--enforce-eager", "--dtype", "bfloat16"]

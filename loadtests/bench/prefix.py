@@ -28,22 +28,12 @@ from direct import wait_for
 from gateways import free_port
 from procs import Process
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
 PYTHON = CHECKOUT / ".engine-venv" / "bin" / "python"
 SMOLLM2 = CHECKOUT / ".cache" / "models" / "SmolLM2-135M-Instruct"
 #: A model that answers at once: what is measured is the cache, not the arithmetic.
-MAKE_TINY = """
-import shutil, sys
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-source, target = sys.argv[1:]
-config = LlamaConfig(vocab_size=49152, hidden_size=128, intermediate_size=256, num_hidden_layers=2,
-                     num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
-                     bos_token_id=1, eos_token_id=2, pad_token_id=2)
-LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(target)
-for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-    shutil.copy(f"{source}/{name}", target)
-"""
+MAKE_TINY = HERE / "make_tiny.py"
 CONFIG = """
 server: {{host: 127.0.0.1, port: {port}}}
 models:
@@ -60,7 +50,7 @@ CACHE = "10240000"
 def engines(work: Path) -> Iterator[list[str]]:
     """Start two engines; yield their addresses."""
     model = work / "tiny"
-    making = Process([str(PYTHON), "-c", MAKE_TINY, str(SMOLLM2), str(model)], {}, work / "make.log")
+    making = Process([str(PYTHON), str(MAKE_TINY), str(SMOLLM2), str(model)], {}, work / "make.log")
     while not making.ended:
         time.sleep(0.2)
     ports = [free_port(), free_port()]

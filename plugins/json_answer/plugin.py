@@ -14,7 +14,7 @@ from gateway.sdk import Answer, Exchange, Failure, Hit, Options, Plugin, Refused
 from plugins.json_answer.asking import again
 from plugins.json_answer.forms import ROUTES, calls_nothing, form_of, hold, tools_of
 from plugins.json_answer.review import Verdict, concerns, is_cut, judge, length
-from plugins.json_answer.schema import Checker, Plan, check_constraint, content_checker, decoded, tool_checkers
+from plugins.json_answer.schema import Checker, Plan, content_checker, decoded, tool_checkers
 
 _LONG = 32_768  # code points; more are looked at in a thread
 _TAG = "invalid_json"
@@ -58,7 +58,6 @@ class JsonAnswer(Plugin):
 
     def on_request(self, exchange: Exchange) -> None:
         """Refuse a schema that is none; ask the engine to hold the answer to the plugin's own."""
-        check_constraint(exchange.request)
         plan = self._plan(exchange)
         if plan is None:
             return

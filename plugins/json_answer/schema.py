@@ -117,20 +117,6 @@ def tool_checkers(tools: Iterable[Tool]) -> dict[str, Checker]:
     return checkers
 
 
-def check_constraint(request: Mapping[str, Any]) -> None:
-    """Refuse a schema in vLLM's own fields that is none, or leads elsewhere. Raises Refused."""
-    outputs = request.get("structured_outputs")
-    held = outputs.get("json") if isinstance(outputs, dict) else None
-    for place, schema in (("structured_outputs.json", held), ("guided_json", request.get("guided_json"))):
-        try:
-            read = decoded(schema) if isinstance(schema, str) else schema  # vLLM takes a schema's text, too
-            if isinstance(read, dict | bool):
-                Checker(read)
-        except ValueError as error:
-            message = f"{place} is not a JSON Schema that can be used: {_line(str(error))}."
-            raise Refused(message, param=place) from None
-
-
 def _refuse_form(place: str, message: str) -> NoReturn:
     raise Refused(f"{place}{message if message.startswith('.') else f' {message}'}.", param=place)
 

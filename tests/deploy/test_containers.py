@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -25,11 +24,12 @@ from tests.engine_fixture import default_model
 from tests.fakes.script import says
 from tests.fakes.vllm import FakeVLLM
 from tests.harness import HI, configuration, free_port, key, model, until
+from tests.tools import needs
 
 pytestmark = [
     pytest.mark.containers,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("podman"), reason="podman is not installed, or not root"),
+    needs("podman", root=True),
 ]
 COMPOSE = (ROOT / "deploy" / "compose.yaml", ROOT / "tests" / "deploy" / "compose.test.yaml")
 ENGINE = ROOT / ".engine-venv"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +14,11 @@ import yaml
 from gateway.settings import load
 from tests.deploy.chart import CHART, ROOT
 from tests.deploy.queries import GRAFANA
+from tests.tools import needs
 
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
 DOCKERFILES = sorted(DEPLOY.glob("*Dockerfile"))
-SYSTEMD = shutil.which("systemd-analyze")
-needs_systemd = pytest.mark.skipif(SYSTEMD is None, reason="systemd is not installed")
 
 
 def ran(*command: str | Path, cwd: Path = ROOT) -> None:
@@ -120,7 +118,7 @@ def test_versions_of_images_agree_everywhere() -> None:
     assert f"ARG VERSION={chart['appVersion']}" in (DEPLOY / "Dockerfile").read_text("utf-8")
 
 
-@needs_systemd
+@needs("systemd-analyze")
 @pytest.mark.parametrize("name", ["sluice.service", "vllm@.service"])
 def test_systemd_takes_the_units(name: str, tmp_path: Path) -> None:
     text = (DEPLOY / "systemd" / name).read_text("utf-8")
@@ -128,7 +126,7 @@ def test_systemd_takes_the_units(name: str, tmp_path: Path) -> None:
     ran("systemd-analyze", "verify", "--man=no", tmp_path / name)
 
 
-@needs_systemd
+@needs("systemd-analyze")
 def test_the_gateways_unit_is_closed_in(tmp_path: Path) -> None:
     (tmp_path / "sluice.service").write_text((DEPLOY / "systemd" / "sluice.service").read_text("utf-8"))
     ran("systemd-analyze", "security", "--offline=true", "--threshold=20", tmp_path / "sluice.service")

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -21,11 +17,11 @@ import yaml
 from tests.deploy.chart import CHART, ROOT
 from tests.fakes.script import says
 from tests.fakes.vllm import FakeVLLM
-from tests.harness import CHAT, HI, TEAM, Gateway, configuration, free_port, model, running_gateway, until
+from tests.harness import CHAT, HI, TEAM, Gateway, configuration, free_port, model, running_gateway
+from tests.tools import needs, running_nginx
 
-NGINX = shutil.which("nginx", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
 SHIPPED = (ROOT / "deploy" / "nginx" / "nginx.conf").read_text("utf-8")
-needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+needs_nginx = needs("nginx", "openssl")
 
 #: Of the times that are shipped, one hundredth and less: what lasts 70 s in life lasts 5 s here.
 READ_TIMEOUT_S, HEARTBEAT_S, SILENCE_S = 3, 1, 5
@@ -63,7 +59,6 @@ def patient(_engine: FakeVLLM, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(scope="module")
 def proxy(patient: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An nginx with the shipped configuration: its address."""
-    assert NGINX is not None
     folder = tmp_path_factory.mktemp("nginx")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]  # noqa: RUF005 -- two halves of one command
@@ -72,20 +67,8 @@ def proxy(patient: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         capture_output=True,
     )
     port = free_port()
-    (folder / "nginx.conf").write_text(changed(folder, patient, port))
-    process = subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-p", folder, "-e", "stderr"])
-    try:
-        until(lambda: listens(port), otherwise="nginx does not listen")
+    with running_nginx(changed(folder, patient, port), port, folder):
         yield f"https://localhost:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 @pytest.fixture

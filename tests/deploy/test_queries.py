@@ -19,8 +19,8 @@ from tests.deploy.chart import ROOT
 from tests.deploy.queries import ADDED, DCGM, GRAFANA, PROMETHEUS, Query, asked, rules, shipped
 from tests.engine_fixture import RealEngine
 from tests.harness import Gateway, free_port, hear, until
+from tests.tools import needs, tool
 
-SERVER, PROMTOOL = (shutil.which(tool) for tool in ("prometheus", "promtool"))
 QUERIES = sorted(set(shipped()), key=lambda query: (query.where, query.text))
 OURS = {metric.name: frozenset(metric.labels) for metric in (*catalogue.CATALOGUE, *catalogue.PROCESS)}
 RECORDED: dict[str, frozenset[str]] = {
@@ -125,22 +125,22 @@ def test_every_alert_is_tested_both_ways() -> None:
             assert fires == {True, False}, rule["alert"]
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+@needs("promtool")
 def test_promtool_takes_the_rules_and_their_tests_pass() -> None:
-    assert PROMTOOL is not None
     for arguments in (
         ["check", "rules", "targets.yaml", "sluice.rules.yaml"],
         ["check", "config", "prometheus.yaml"],
         ["test", "rules", "rules.test.yaml"],
     ):
-        done = subprocess.run([PROMTOOL, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [tool("promtool"), *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture
 def prometheus(gateway: Gateway, tmp_path: Path) -> Iterator[str]:
     """Start a Prometheus that scrapes the gateway and evaluates our rules, every second."""
-    assert SERVER is not None
     for file in ("targets.yaml", "sluice.rules.yaml"):
         shutil.copy(PROMETHEUS / file, tmp_path)
     config = yaml.safe_load((PROMETHEUS / "prometheus.yaml").read_text("utf-8"))
@@ -150,7 +150,12 @@ def prometheus(gateway: Gateway, tmp_path: Path) -> Iterator[str]:
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
     port = free_port()
     process = subprocess.Popen(
-        [SERVER, "--config.file=prometheus.yaml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{port}"],
+        [
+            tool("prometheus"),
+            "--config.file=prometheus.yaml",
+            "--storage.tsdb.path=data",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ],
         cwd=tmp_path,
         stderr=subprocess.DEVNULL,
     )
@@ -161,7 +166,7 @@ def prometheus(gateway: Gateway, tmp_path: Path) -> Iterator[str]:
         process.wait(20)
 
 
-@pytest.mark.skipif(SERVER is None, reason="prometheus is not installed")
+@needs("prometheus")
 def test_a_live_prometheus_answers_every_query_and_records_from_the_gateway(gateway: Gateway, prometheus: str) -> None:
     def ask(query: str) -> httpx.Response:
         return httpx.post(f"{prometheus}/api/v1/query", data={"query": query}, timeout=5)

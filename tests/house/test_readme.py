@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.fakes.vllm import FakeVLLM
 from tests.harness import SLUICE, Gateway, configuration, model, running_gateway
 from tests.house.test_docs import READMES, blocks, commands
 from tests.house.test_layout import ROOT
+from tests.tools import needs
 
 README = READMES[0]
 SHIPPED = "http://localhost:8080"
@@ -35,7 +35,7 @@ def test_the_python_example_prints_an_answer(gateway: Gateway, capsys: pytest.Ca
     assert capsys.readouterr().out.strip()
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@needs("curl")
 def test_the_curl_example_streams_an_answer(gateway: Gateway) -> None:
     (example,) = (words for words in commands(README) if words[0] == "curl")
     words = [word.replace(SHIPPED, gateway.url) for word in example]

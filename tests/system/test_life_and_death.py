@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ from tests.harness import (
     until,
 )
 from tests.system.conftest import StartGateway
-from tests.system.test_with_debian_tools import NGINX, listens
+from tests.tools import needs, running_nginx
 
 STREAMS = 300
 WORDS = 30
@@ -63,18 +62,10 @@ http {{
 @contextlib.contextmanager
 def nginx_before(ports: list[int], folder: Path) -> Iterator[str]:
     """An nginx that spreads over these gateways: its address."""
-    assert NGINX is not None
     port = free_port()
     servers = " ".join(f"server 127.0.0.1:{each} max_fails=0;" for each in ports)
-    file = folder / "nginx.conf"
-    file.write_text(CONFIGURATION.format(folder=folder, port=port, servers=servers))
-    process = subprocess.Popen([NGINX, "-c", file, "-p", folder, "-e", "stderr"])
-    try:
-        until(lambda: listens(port), otherwise="nginx does not listen")
+    with running_nginx(CONFIGURATION.format(folder=folder, port=port, servers=servers), port, folder):
         yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 async def _listen(client: openai.AsyncOpenAI, number: int) -> str:
@@ -95,7 +86,7 @@ async def _keep_asking(url: str, finished: threading.Event) -> list[str | BaseEx
         return await asyncio.gather(*asking, return_exceptions=True)
 
 
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+@needs("nginx")
 def test_three_hundred_sdk_streams_outlive_a_rolling_restart(
     fake: FakeVLLM, start_gateway: StartGateway, tmp_path: Path
 ) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,10 +13,8 @@ import pytest
 
 from tests.fakes.script import says
 from tests.fakes.vllm import FakeVLLM
-from tests.harness import CHAT, HI, Gateway, authorization, free_port, hear, until
-
-SEARCHED = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
-NGINX, PROMTOOL = (shutil.which(tool, path=SEARCHED) for tool in ("nginx", "promtool"))
+from tests.harness import CHAT, HI, Gateway, authorization, free_port, hear
+from tests.tools import needs, running_nginx, tool
 
 #: As people write it: nothing is set for streams, so buffering is on until a response says otherwise.
 CONFIGURATION = """
@@ -42,23 +37,9 @@ http {{
 @pytest.fixture
 def proxy(gateway: Gateway, tmp_path: Path) -> Iterator[str]:
     """An nginx in front of the gateway: its address."""
-    assert NGINX is not None
     port = free_port()
-    file = tmp_path / "nginx.conf"
-    file.write_text(CONFIGURATION.format(folder=tmp_path, port=port, gateway=gateway.url))
-    process = subprocess.Popen([NGINX, "-c", file, "-p", tmp_path, "-e", "stderr"])
-    try:
-        until(lambda: listens(port), otherwise="nginx does not listen")
+    with running_nginx(CONFIGURATION.format(folder=tmp_path, port=port, gateway=gateway.url), port, tmp_path):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 def asking(proxy: str) -> contextlib.AbstractContextManager[httpx.Response]:
@@ -66,7 +47,7 @@ def asking(proxy: str) -> contextlib.AbstractContextManager[httpx.Response]:
     return httpx.stream("POST", proxy + CHAT, json=body, headers=authorization("sk-test-team"), timeout=10)
 
 
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+@needs("nginx")
 def test_nginx_as_it_comes_holds_no_event_of_a_stream_back(fake: FakeVLLM, proxy: str) -> None:
     gate = fake.gate()
     fake.script(says("first", gate, "last"))
@@ -77,7 +58,7 @@ def test_nginx_as_it_comes_holds_no_event_of_a_stream_back(fake: FakeVLLM, proxy
         assert "data: [DONE]" in list(lines)
 
 
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+@needs("nginx")
 def test_a_caller_that_leaves_nginx_stops_the_engine(fake: FakeVLLM, proxy: str) -> None:
     fake.script(says("first", fake.gate(), "last"))
     with asking(proxy) as answer:
@@ -89,11 +70,10 @@ def test_a_caller_that_leaves_nginx_stops_the_engine(fake: FakeVLLM, proxy: str)
     assert received.seconds_until_left(left, 2) < 1
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+@needs("promtool")
 def test_promtool_finds_no_fault_in_the_metrics(fake: FakeVLLM, gateway: Gateway) -> None:
-    assert PROMTOOL is not None
     assert hear(gateway, {}).done
     metrics = gateway.get("/metrics").content
     assert b"sluice_requests_total" in metrics
-    done = subprocess.run([PROMTOOL, "check", "metrics"], input=metrics, capture_output=True, check=False)
+    done = subprocess.run([tool("promtool"), "check", "metrics"], input=metrics, capture_output=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

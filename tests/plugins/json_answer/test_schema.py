@@ -10,7 +10,7 @@ import pytest
 
 from gateway.sdk import Refused
 from plugins.json_answer.forms import calls_nothing, tools_of
-from plugins.json_answer.schema import Checker, check_constraint, content_checker, decoded, tool_checkers
+from plugins.json_answer.schema import Checker, content_checker, decoded, tool_checkers
 
 CHAT = "/v1/chat/completions"
 
@@ -112,29 +112,3 @@ def test_bad_parameters_of_a_tool_are_refused_and_named() -> None:
     with pytest.raises(Refused) as caught:
         tool_checkers(tools_of(CHAT, {"tools": tools}))
     assert caught.value.param == "tools[0].function.parameters"
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "http://169.254.169.254/x.json"},
-        {"properties": {"foo": "bar"}},
-        '{"$ref": "http://169.254.169.254/x.json"}',
-        '{"type": ',
-    ],
-)
-def test_a_schema_in_vllm_s_own_fields_has_to_be_one_too(schema: Any) -> None:
-    for request, place in (
-        ({"structured_outputs": {"json": schema}}, "structured_outputs.json"),
-        ({"guided_json": schema}, "guided_json"),
-    ):
-        with pytest.raises(Refused) as refusal:
-            check_constraint(request)
-        assert refusal.value.param == place
-
-
-@pytest.mark.parametrize(
-    "outputs", [None, "x", {}, {"regex": "a("}, {"json": {"$ref": "#/$defs/a", "$defs": {"a": {}}}}, {"json": [1]}]
-)
-def test_other_constraints_are_the_engine_s_to_judge(outputs: Any) -> None:
-    check_constraint({"structured_outputs": outputs})
