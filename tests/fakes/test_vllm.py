@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import gzip
 import json
 import socket
@@ -166,3 +168,12 @@ def test_a_gate_holds_the_answer_until_the_test_opens_it(fake: FakeVLLM) -> None
         assert b'"content":"b"' not in seen
         gate.set()
         assert b'"content":"b"' in b"".join(pieces)
+
+
+@pytest.mark.parametrize("_", range(3))
+def test_a_fake_that_ends_closes_who_was_just_let_in(_: int) -> None:
+    with contextlib.ExitStack() as callers:
+        with FakeVLLM() as fake:
+            for _ in range(300):
+                callers.enter_context(socket.create_connection(("127.0.0.1", fake.port)))
+        gc.collect()  # a transport left open is a warning, and a warning an error

@@ -112,7 +112,8 @@ class FakeVLLM:
     def __exit__(self, *_: object) -> None:
         self.reset()
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(5)
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the fake engine did not end"
 
     async def _serve(self, started: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -120,8 +121,10 @@ class FakeVLLM:
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()
+        self._loop.remove_reader(server.sockets[0].fileno())
+        await asyncio.sleep(0)  # a server that is closed would drop, still open, whom it has just let in
         server.close()
-        for _ in range(3):  # who was just let in is seen a moment later
+        while self.connections or asyncio.all_tasks() - {asyncio.current_task()}:  # a task lets in, or plays
             for connection in list(self.connections):
                 connection.reset()
             await asyncio.sleep(0.01)

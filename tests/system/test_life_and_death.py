@@ -148,6 +148,7 @@ def test_liveness_answers_within_a_second_whatever_is_open(start_gateway: StartG
             caller = callers.enter_context(RawCaller(gateway.port, timeout=30))
             caller.post(CHAT, {"model": "smollm2", "messages": HI, "stream": True})
         until(lambda: gateway.metric("sluice_in_flight", model="smollm2") == 1000, 30)
+        fake.wait_for(1000, 30, route=CHAT)
         with watched(gateway) as waits, ThreadPoolExecutor() as pool:
             if engine == "dead":
                 life.close()
