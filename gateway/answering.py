@@ -121,7 +121,6 @@ class Answering:
                 show_logprobs=exchange.show_logprobs,
                 **self._own,
             )
-            self._editor.prompt_estimate = len(exchange.reading().text) // 4
 
     def on_data(self, data: bytes) -> None:
         """The next bytes of the engine's answer. THE HOT PATH of a stream."""
@@ -211,6 +210,8 @@ class Answering:
             self._engine_failed(editor.failure or EngineError(BROKE_OFF))
             return
         self.over = True
+        if editor.usage is None:
+            editor.prompt_estimate = len(self._exchange.reading().text) // 4
         if editor.abort and not editor.done:
             self._stop_background()
             self.attempt.end()

@@ -49,7 +49,7 @@ class Host:
         if isinstance(text, str):
             part: dict[str, Any] = {"prompt": text}
         else:
-            part = {name: exchange.request[name] for name in self._surface.templated if name in exchange.request}
+            part = {name: exchange.body[name] for name in self._surface.templated if name in exchange.body}
             part |= {"messages": list(text)} if tools is None else {"messages": list(text), "tools": list(tools)}
         tokenizer = self._model.tokenizer
         if tokenizer is not None and (count := await tokenizer.count(part)) is not None:

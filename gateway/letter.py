@@ -70,9 +70,7 @@ class Posted:
     def to(self, engine: Engine) -> tuple[bytes, bytes]:
         """Write head and body. Raises InvalidRequest."""
         exchange, surface = self._exchange, self._surface
-        sent = surface.for_engine(
-            exchange.request, model=engine.served_model, stream=self._stream, cache_salt=self._salt
-        )
+        sent = surface.for_engine(exchange.body, model=engine.served_model, stream=self._stream, cache_salt=self._salt)
         if surface.keeping is not None:
             self.stop_at = surface.keeping.stamp(sent, keeper_name(self._model, engine), self._owner)
         body = bodies.encode(fitted(engine.dialect, surface.route, sent, self._sampling))

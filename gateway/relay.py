@@ -93,9 +93,8 @@ class Relay:
                     pass  # a server says it too when the response is complete; it has nothing else to say
             if not self._caller.finished:
                 self._record.outcome = "client_left"
-        except (
-            asyncio.CancelledError
-        ):  # the server ends, and drain_s has passed: a stream is told, the rest by AccessLog
+        except asyncio.CancelledError:
+            # the server ends, and drain_s has passed: a stream is told, the rest by AccessLog
             if self._caller.started and not self._caller.finished:
                 self._caller.break_off(NoEngineAvailable("The gateway is shutting down; send the request again."))
             raise
@@ -193,7 +192,7 @@ class Relay:
             principal,
             model.name,
             door,
-            rank_of(principal, exchange.request, door),
+            rank_of(principal, exchange.body, door),
             self._record,
             self._meters,
             self._loop,
@@ -210,10 +209,10 @@ class Relay:
             self._reply(exchange, exchange.reply)
             return None
         self._asked.clamped = False
-        self._surface.clamp(exchange.request, self._asked, self._model.ceilings)  # a plugin may have asked for more
+        self._surface.clamp(exchange.body, self._asked, self._model.ceilings)  # a plugin may have asked for more
         if self._asked.clamped:
             exchange.tag("max_tokens_clamped")
-        self._record.sampling = sampling_of(exchange.request)
+        self._record.sampling = sampling_of(exchange.body)
         whole = not self._asked.stream or self._chain.needs_whole_answer(exchange)
         letter = Posted(
             exchange,
@@ -229,7 +228,7 @@ class Relay:
 
     def _changed(self, exchange: Exchange) -> dict[str, Any]:
         """Return, as the caller sent them, the fields that plugins have written to and the answer repeats."""
-        request = exchange.request
+        request = exchange.body
         return {field: value for field, value in self._sent.items() if request.get(field) != value}
 
     def _send(
@@ -237,7 +236,7 @@ class Relay:
     ) -> Awaitable[None] | None:
         engines, asked = self._model.engines, self._asked
         want = engines.want(
-            exchange.request,
+            exchange.body,
             self._headers,
             work=1 if self._entry is None else self._entry.tokens,
             stream=asked.stream,

@@ -83,16 +83,16 @@ class Host(Protocol):
 
 
 class Exchange:
-    """One request and what became of it. ``request`` is the parsed body, which ``on_request`` may change."""
+    """One request and what became of it. ``request`` is the parsed body, to be changed; ``body`` is it, to be read."""
 
     __slots__ = (
-        "_reading", "_request", "_said", "_texts", "extra", "filled", "first_token_s", "headers", "host", "id", "key",
+        "_reading", "_said", "_texts", "body", "extra", "filled", "first_token_s", "headers", "host", "id", "key",
         "model", "needs_whole_answer", "record", "reply", "route", "shape", "show_logprobs", "state", "stream",
     )  # fmt: skip
 
     def __init__(self, record: Record, request: dict[str, Any], headers: Mapping[str, str], host: Host) -> None:
         self.id, self.route, self.key, self.model = record.request_id, record.route, record.key, record.model or ""
-        self.record, self._request = record, request
+        self.record, self.body = record, request
         self._texts: list[Text] | None = None
         self._said: list[str] | None = None
         self.headers, self.host = headers, host  # the caller's headers: lower-case names, without credentials
@@ -110,17 +110,17 @@ class Exchange:
     def request(self) -> dict[str, Any]:
         """The parsed body. Whoever takes it may change it, so the texts are looked for anew afterwards."""
         self._texts = None
-        return self._request
+        return self.body
 
     @request.setter
     def request(self, request: dict[str, Any]) -> None:
         self._texts = None
-        self._request = request
+        self.body = request
 
     def texts(self) -> list[Text]:
         """Return every text in the request, with its place; editing one edits the request."""
         if self._texts is None:
-            self._texts = request_texts(self.route, self._request)
+            self._texts = request_texts(self.route, self.body)
         return self._texts
 
     def reading(self) -> Reading:

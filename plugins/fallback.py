@@ -153,7 +153,7 @@ class Fallback(Plugin):
             return None
         try:
             async with asyncio.timeout(self.options.model_s):
-                body = await exchange.ask({**exchange.request, "model": self.options.model})
+                body = await exchange.ask({**exchange.body, "model": self.options.model})
         except (Failure, TimeoutError) as fault:
             code = fault.code if isinstance(fault, Failure) else "engine_timeout"
             _log.warning("fallback_failed", plugin=self.name, model=self.options.model, outcome=code,
@@ -215,7 +215,7 @@ def _answer(exchange: Exchange, text: str) -> dict[str, Any]:
         "id": f"{'chatcmpl' if chat else 'cmpl'}-{exchange.id}",
         "object": "chat.completion" if chat else "text_completion",
         "created": int(datetime.now(UTC).timestamp()),
-        "model": exchange.request.get("model", exchange.model),
+        "model": exchange.body.get("model", exchange.model),
         "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     }

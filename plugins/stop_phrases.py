@@ -51,7 +51,7 @@ class StopPhrases(Plugin):
 
 def _prompt(exchange: Exchange) -> str | None:
     """Return what the model was asked last, where an answer that begins with it would be an echo."""
-    if exchange.route == _COMPLETIONS and exchange.request.get("echo"):
+    if exchange.route == _COMPLETIONS and exchange.body.get("echo"):
         return None
     texts = [text.text for text in exchange.texts() if text.role == "user" or text.path in _ASKED]
     prompt = texts[-1].strip() if texts else ""

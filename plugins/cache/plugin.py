@@ -91,7 +91,7 @@ class Cache(Plugin):
 
     def on_request(self, exchange: Exchange) -> Awaitable[None] | None:
         """Answer, if this was answered before."""
-        request, options = exchange.request, self.options
+        request, options = exchange.body, self.options
         if exchange.route not in _ROUTES or not is_deterministic(request):
             return None
         if exchange.route == _RESPONSES and request.get("store") is not False:
@@ -120,7 +120,7 @@ class Cache(Plugin):
         for key, value in answer.extra.items():
             exchange.extra.setdefault(key, value)
         exchange.hit(Hit(self.name, "cache:hit", "cache", "request"))
-        body = {**answer.body, "model": exchange.request.get("model", exchange.model)}
+        body = {**answer.body, "model": exchange.body.get("model", exchange.model)}
         exchange.reply = Reply(body, headers=(("age", str(int(now - kept.since))),))
 
     def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
