@@ -56,11 +56,11 @@ class Podman:
             shutil.rmtree(tree, ignore_errors=True)
             debian = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(tree)]
             subprocess.run(debian, check=True, stdout=subprocess.DEVNULL, timeout=600)
-            packed = subprocess.Popen(["tar", "-C", tree, "-c", "."], stdout=subprocess.PIPE)
-            subprocess.run(
-                [self.command, "import", "-q", "-", BASE], stdin=packed.stdout, check=True, capture_output=True
-            )
-            assert packed.wait() == 0
+            with subprocess.Popen(["tar", "-C", tree, "-c", "."], stdout=subprocess.PIPE) as packed:
+                subprocess.run(
+                    [self.command, "import", "-q", "-", BASE], stdin=packed.stdout, check=True, capture_output=True
+                )
+            assert packed.returncode == 0
             shutil.rmtree(tree)
 
     def build(self, dockerfile: Path, tag: str) -> None:

@@ -210,6 +210,8 @@ def pod(podman: Podman, stack: dict[str, str], tmp_path: Path) -> Iterator[str]:
         "name": "config",
         "hostPath": {"path": str(mounted), "type": "Directory"},
     }
+    for each in (port for container in spec["containers"] for port in container["ports"]):
+        each["hostPort"] = free_port()  # podman publishes a pod's ports, and 8080 may be anybody's here
     file = tmp_path / "pod.yaml"
     file.write_text(yaml.safe_dump(deployment))
     tmp_path.chmod(0o755)
