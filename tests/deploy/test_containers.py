@@ -215,8 +215,8 @@ def pod(podman: Podman, stack: dict[str, str], tmp_path: Path) -> Iterator[str]:
     file = tmp_path / "pod.yaml"
     file.write_text(yaml.safe_dump(deployment))
     tmp_path.chmod(0o755)
-    podman.run("play", "kube", "--network", "sluice_default", str(file))
     try:
+        podman.run("play", "kube", "--network", "sluice_default", str(file))
         (found,) = [
             each
             for each in json.loads(podman.run("ps", "--format", "json").stdout)
