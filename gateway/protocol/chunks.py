@@ -128,9 +128,10 @@ class _Plain(Chunk, gc=False, forbid_unknown_fields=True):
 _decode_plain = msgspec.json.Decoder(_Plain).decode
 
 
-def plain(payload: bytes) -> Chunk | None:
-    """Read an event or an answer in which each text is in one of our fields; None: it may hold others, or is none.
+def plain(payload: bytes, *, streams: bool) -> Chunk | None:
+    """Read an event (``streams``) or a whole answer in which each text is in a field of its own form that we read.
 
+    None: it may hold others, or is none. A message in an event is no field of its form, nor a delta in a whole answer.
     Raises msgspec.DecodeError and UnicodeDecodeError where it is no JSON.
     """
     try:
@@ -140,7 +141,7 @@ def plain(payload: bytes) -> Chunk | None:
     for choice in chunk.choices or ():
         if choice.text is not None and (choice.delta is not None or choice.message is not None):
             return None
-        if choice.message is not None and choice.delta is not None:
+        if (choice.message if streams else choice.delta) is not None:
             return None
     return chunk
 

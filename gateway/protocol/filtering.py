@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 
+_NAME_LENGTH = 4096  # of a name in pieces without end the last so many characters are judged together
+
+
 class Channel(NamedTuple):
     """One text stream inside an answer. ``kind``: content, reasoning, refusal or arguments (of tool call ``tool``).
 
@@ -80,3 +83,22 @@ def judged(name: str, channel: Filter | None) -> Any:
     if channel.blocked is None:
         channel.finish()
     return channel.blocked
+
+
+class Names:
+    """Names that may come in pieces, which clients put together: each piece is judged, and what it makes of the name.
+
+    A piece is shown at once, for some clients take the first for the whole; the piece in which the hit ends is not.
+    """
+
+    __slots__ = ("_said",)
+
+    def __init__(self) -> None:
+        self._said: dict[Any, str] = {}
+
+    def judged(self, which: Any, piece: str, make: Callable[[], Filter | None]) -> Any:
+        """Take a piece of a name; return what blocks it, None if nothing does."""
+        before = self._said.get(which, "")
+        self._said[which] = (before + piece)[-_NAME_LENGTH:]
+        blocked = judged(piece, make())
+        return judged(self._said[which], make()) if blocked is None and before else blocked

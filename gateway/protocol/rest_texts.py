@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.protocol.chunks import Choice
-from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
+from gateway.protocol.filtering import Filter, MakeFilter, Names, reason_of
 from gateway.protocol.patches import Patch
 from gateway.protocol.rest import Leaf, Path, Rest
 
@@ -17,12 +17,13 @@ class RestTexts:
     ``blocked`` is what the filter that ended one of them says of it; nothing of any is shown from then on.
     """
 
-    __slots__ = ("_channels", "_here", "_make", "blocked", "changed", "chars")
+    __slots__ = ("_channels", "_here", "_make", "_names", "blocked", "changed", "chars")
 
     def __init__(self, make: Callable[[str, int], Filter | None]) -> None:
         self._make = make  # the filter for a kind and a tool call
         self._channels: dict[Path, Filter | None] = {}
         self._here: dict[Path, Leaf] = {}
+        self._names = Names()
         self.blocked: Any = None
         self.changed = False
         self.chars = 0
@@ -40,7 +41,7 @@ class RestTexts:
     def _shown(self, leaf: Leaf, text: str) -> str:
         kind = leaf.kind
         if leaf.is_name:
-            self.blocked = judged(text, self._make(*kind))
+            self.blocked = self._names.judged(leaf.path, text, lambda: self._make(*kind))
             return text if self.blocked is None else ""
         if leaf.path not in self._channels:
             self._channels[leaf.path] = self._make(*kind)

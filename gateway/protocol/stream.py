@@ -7,6 +7,7 @@ frame of the answer is kept back until ``close``, so that what is said about the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from gateway.protocol.chunks import (
     plain,
 )
 from gateway.protocol.editing import BROKE_OFF, NONSENSE, Editor
-from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
+from gateway.protocol.filtering import Filter, MakeFilter, Names, reason_of
 from gateway.protocol.form import Form, form_of
 from gateway.protocol.logprobs import trimmed
 from gateway.protocol.merging import finish_merge, frames_of, merge_chunk, merge_text
@@ -47,14 +48,14 @@ _UNMADE: Any = object()
 class _ChoiceState:
     """Where one choice of the answer stands."""
 
-    __slots__ = ("content", "ended", "finished", "index", "others", "repeats", "tools")
+    __slots__ = ("content", "ended", "finished", "index", "names", "others", "repeats", "tools")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.content: Filter | None = _UNMADE
         self.others: dict[str, Filter | None] = {}
         self.tools: dict[int, ArgumentsFilter | None] = {}
-        self.repeats = Repeats()
+        self.names, self.repeats = Names(), Repeats()
         self.finished = self.ended = False  # ended: blocked, what the engine still sends of it is dropped
 
 
@@ -119,7 +120,7 @@ class StreamEditor(Editor):
             return b""
         rest = None
         try:
-            if (chunk := plain(payload)) is None:
+            if (chunk := plain(payload, streams=True)) is None:
                 chunk, rest = decode_chunk(payload), Rest.of(payload, "delta")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             if (mended := finite(payload)) is None:
@@ -291,7 +292,8 @@ class StreamEditor(Editor):
     ) -> Patch | None:
         for position, call in enumerate(calls):
             raw, name = (call.function.arguments, call.function.name) if call.function is not None else (None, None)
-            if name and (blocked := judged(name, self._make_filter(state.index, "arguments", call.index))) is not None:
+            make = partial(self._make_filter, state.index, "arguments", call.index)
+            if name and (blocked := state.names.judged(call.index, name, make)) is not None:
                 patch = patch or Patch()
                 patch.cut, patch.finish_reason, state.repeats.hidden = position, reason_of(blocked), True
                 patch.hide(choice.logprobs)

@@ -36,7 +36,7 @@ class WholeAnswer(Whole):
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
         try:
-            head = plain(raw)
+            head = plain(raw, streams=False)
             self._is_plain = head is not None
             self.head: Chunk = head or decode_chunk(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

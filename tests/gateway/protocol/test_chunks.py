@@ -38,8 +38,9 @@ def test_what_vllm_tells_is_plain(route: str) -> None:
     form = Form.of(route, {"logprobs": 1, "stream_options": {"include_usage": True}}, 1)
     deltas = [Delta(0, {"content": "x"}), Delta(0, tool_call(0, "call_1", "f", "{}"))][: 2 if route == CHAT else 1]
     chunks = [*form.roles(), *(form.piece(delta, "stop", 1) for delta in deltas), *form.ending(1)]
-    for told in (*(chunk[6:] for chunk in chunks), form.whole(deltas, "stop")):
-        assert plain(told) is not None, told
+    for told in chunks:
+        assert plain(told[6:], streams=True) is not None, told
+    assert plain(form.whole(deltas, "stop"), streams=False) is not None
 
 
 @pytest.mark.parametrize(
@@ -64,5 +65,12 @@ def test_a_chunk_is_plain_while_it_holds_only_what_we_read(more: dict[str, Any])
         "usage": {"prompt_tokens": 1, "total_tokens": 2, "prompt_tokens_details": {"cached_tokens": None}},
         "prompt_text": None,
     }
-    assert plain(msgspec.json.encode(body)) is not None
-    assert plain(msgspec.json.encode(body | more)) is None
+    assert plain(msgspec.json.encode(body), streams=True) is not None
+    assert plain(msgspec.json.encode(body | more), streams=True) is None
+
+
+@pytest.mark.parametrize(("streams", "form", "other"), [(True, "delta", "message"), (False, "message", "delta")])
+def test_the_form_of_the_other_kind_of_answer_is_not_plain(streams: bool, form: str, other: str) -> None:
+    for field, fits in ((form, True), (other, False)):
+        body = {"choices": [{"index": 0, field: {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}
+        assert (plain(msgspec.json.encode(body), streams=streams) is not None) is fits

@@ -144,6 +144,13 @@ def test_a_call_s_name_is_not_masked_but_blocked() -> None:
     assert ends_of(out) == ["content_filter"]
 
 
+def test_a_custom_call_s_name_in_pieces_is_judged_as_one() -> None:
+    data = b"".join(
+        chunk({"tool_calls": [{"index": 0, "type": "custom", "custom": {"name": name}}]}) for name in ("ze", "bra")
+    )
+    assert ends_of(play(editor(), data + chunk({}, "stop") + DONE)) == ["content_filter"]
+
+
 def test_an_old_function_s_name_is_judged_without_arguments_too() -> None:
     out = play(editor(), chunk({"function_call": {"name": "zebra"}}) + chunk({}, "stop") + DONE)
     assert b"zebra" not in out

@@ -371,6 +371,29 @@ def test_a_calls_name_may_end_the_answer_and_is_not_shown_then() -> None:
     assert b"zebra" not in out
 
 
+@given(st.data())
+def test_a_calls_name_is_judged_as_clients_put_its_pieces_together(data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, 6), min_size=1)))
+    pieces = ["x-zebra"[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
+    named = b"".join(tool("", function={"name": piece}) for piece in pieces)
+    out = play(editor(), named + tool('{"a":1}') + chunk({}, "tool_calls") + DONE)
+    assert ends_of(out) == ["content_filter"]
+    told = [call["function"]["name"] for e in events(out) for c in e["choices"] for call in c["delta"]["tool_calls"]]
+    assert "zebra" not in "".join(told)
+    clean = tool("", function={"name": "pa"}) + tool("", function={"name": "paya"}) + chunk({}, "tool_calls") + DONE
+    assert play(editor(), clean) == clean
+
+
+def test_a_message_in_a_stream_is_no_field_of_its_form_and_filtered() -> None:
+    def whole(text: str) -> bytes:
+        return chunk({}, "stop", message={"role": "assistant", "content": text}).replace(b'"delta":{},', b"") + DONE
+
+    assert b"******" in play(editor(), whole("a papaya"))
+    out = play(editor(), whole("a zebra"))
+    assert b"zebra" not in out
+    assert ends_of(out) == ["content_filter"]
+
+
 def test_an_estimate_counts_the_prompt_too() -> None:
     edit = editor(usage=True)
     edit.prompt_estimate = 7
