@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,8 @@ def _read(arguments: argparse.Namespace) -> tuple[list[Case], tuple[Target, Targ
         if not getattr(arguments, name) > 0:
             raise ValueError(f"--{name} has to be more than 0")
     targets = parse(arguments.a, url, key), parse(arguments.b, url, key)
+    if arguments.max_dearer is not None and not all(target.price for target in targets):
+        raise ValueError("--max-dearer: both targets need a price=IN/OUT")
     judge = parse(arguments.judge, url, key) if arguments.judge else None
     cases = [case for file in arguments.cases or sorted(files.SHIPPED.glob("*.yaml")) for case in files.read(file)]
     if len({case.name for case in cases}) < len(cases):
@@ -111,7 +114,7 @@ def _share(option: str, said: str | None) -> float | None:
         share = float(said.removesuffix("%")) / (100 if said.endswith("%") else 1)
     except ValueError:
         share = -1.0
-    if share < 0:
+    if not 0 <= share < inf:
         raise ValueError(f"{option} {said}: has to be a share, 2% or 0.02")
     return share
 

@@ -68,7 +68,8 @@ class _Stream:
             if "error" in event:
                 self.error = _message(event)
                 return
-            self.usage = event.get("usage") or self.usage
+            if isinstance(usage := event.get("usage"), dict):
+                self.usage = usage
             text = "".join(each.get("delta", {}).get("content") or "" for each in event.get("choices", []))
         except (msgspec.MsgspecError, AttributeError, TypeError):
             self.error = "an event that is none of a chat"
@@ -134,22 +135,28 @@ class Side:
             return Heard(text, (stream.error,), seconds, failed=True)
         wrong = [f"{name}: {said}" for name, check in case.checks if (said := check(text))]
         if judge is not None:
-            wrong += [said for criterion in case.criteria if (said := await judge.judged(case, text, criterion))]
+            try:
+                wrong += [said for criterion in case.criteria if (said := await judge.judged(case, text, criterion))]
+            except ValueError as fault:  # neither right nor wrong: a judge that is away must not make both alike
+                return Heard(text, (*wrong, str(fault)), seconds, failed=True)
         used = stream.usage
         first = None if stream.first is None else stream.first - began
-        prompt, completion = used.get("prompt_tokens") or 0, used.get("completion_tokens") or 0
+        prompt, completion = _count(used.get("prompt_tokens")), _count(used.get("completion_tokens"))
         return Heard(text, tuple(wrong), seconds, first, prompt, completion)
 
     async def judged(self, case: Case, answer: str, criterion: str) -> str:
-        """Ask a model whether an answer meets a criterion; return what is wrong, or nothing."""
+        """Ask a model whether an answer meets a criterion; return what is wrong, or nothing.
+
+        Raises ValueError where it does not say.
+        """
         question = str(case.request["messages"][-1].get("content"))
         content = _JUDGED.format(question=question, answer=answer, criterion=criterion)
         asked = {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 8}
         stream, _, _ = await self.ask(asked)
         said = "".join(stream.texts).strip().lower()
-        if stream.error:
-            return f"judge: {stream.error}"
-        return "" if said.startswith("yes") else f"judge: {criterion}: {said or 'nothing'!r}"
+        if stream.error or not said.startswith(("yes", "no")):
+            raise ValueError(f"judge: {stream.error or f'says neither yes nor no: {said!r}'}")
+        return "" if said.startswith("yes") else f"judge: {criterion}: {said!r}"
 
     async def only_model(self) -> str:
         """Return the model it serves, where the target names none. Raises ValueError."""
@@ -191,6 +198,10 @@ async def run(
             for at in (0, 1) if number % 2 == 0 else (1, 0):
                 group.create_task(one(at, case))
     return heard
+
+
+def _count(told: Any) -> int:
+    return told if isinstance(told, int) else 0
 
 
 def _decoded(raw: bytes) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from gateway.upstream.origin import Origin
@@ -65,5 +66,7 @@ def _price(value: str) -> tuple[float, float]:
     try:
         prompt, completion = (float(each) for each in value.split("/"))
     except ValueError:
-        raise ValueError(f"price={value}: has to be IN/OUT, what a million tokens cost") from None
+        prompt = completion = -1.0
+    if not (0 <= prompt < inf and 0 <= completion < inf):
+        raise ValueError(f"price={value}: has to be IN/OUT, what a million tokens cost")
     return prompt, completion

@@ -32,6 +32,11 @@ class Side:
         """The part of answers that is right."""
         return self.right / self.answers if self.answers else 0.0
 
+    @property
+    def lost(self) -> float:
+        """The part of answers that did not come."""
+        return self.failed / self.answers if self.answers else 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -94,19 +99,32 @@ def _prompts(said: Sequence[Heard]) -> set[int]:
 
 
 def faults(one: Side, other: Side, limits: Limits, changes: int, prompts: int, cases: int) -> Iterator[str]:
-    """Say in which ways the second is not good enough."""
-    drop = one.success - other.success
-    if limits.drop is not None and drop > limits.drop + 1e-9:
-        yield f"task success falls from {one.success:.0%} to {other.success:.0%}, by more than {limits.drop:.0%}"
+    """Say in which ways the second is not good enough. Who gives no answer can neither pass nor be held to."""
+    if silent := [letter for letter, side in (("A", one), ("B", other)) if side.lost == 1]:
+        yield f"no answer from {' or '.join(silent)}: there is nothing to compare"
+        return
+    if limits.drop is not None:
+        yield from _falls(one, other, limits.drop)
     if limits.changed is not None and changes > limits.changed * cases + 1e-9:
         yield f"{changes} of {cases} answers are others, more than {limits.changed:.0%}"
     if limits.same_prompts and prompts:
         yield f"{prompts} of {cases} prompts have other numbers of tokens: another tokenizer, template or system prompt"
     if limits.slower is not None:
         yield from _slower(one, other, limits.slower)
+    if (limits.same_prompts or limits.dearer is not None) and not (one.prompt_tokens and other.prompt_tokens):
+        yield "the tokens of prompts were not counted by both"
     costs = one.cost, other.cost
     if limits.dearer is not None and costs[0] is not None and (costs[1] or 0.0) > costs[0] * (1 + limits.dearer):
         yield f"the cost rises from {costs[0]:.4g} to {costs[1]:.4g}, by more than {limits.dearer:.0%}"
+
+
+def _falls(one: Side, other: Side, limit: float) -> Iterator[str]:
+    """Hold task success to that of the answers which A did give: what kept A from answering is no excuse for B."""
+    before = one.success / (1 - one.lost)
+    if before - other.success > limit + 1e-9:
+        yield f"task success falls from {before:.0%} to {other.success:.0%}, by more than {limit:.0%}"
+    if other.lost - one.lost > limit + 1e-9:
+        yield f"no answer: rises from {one.lost:.0%} to {other.lost:.0%}, by more than {limit:.0%}"
 
 
 def _slower(one: Side, other: Side, limit: float) -> Iterator[str]:

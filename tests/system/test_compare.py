@@ -125,6 +125,8 @@ def test_a_target_that_does_not_answer_fails_every_case(fake: FakeVLLM, cases: s
         well.always(says("Paris Tokyo H2O"))
         assert main(["compare", well.url, fake.url, "--cases", cases]) == 1
         assert "no answer 0 3" in " ".join(capsys.readouterr().out.split())
+        assert main(["compare", fake.url, well.url, "--cases", cases, "--max-drop", "100%"]) == 1
+        assert "not good enough: no answer from A" in capsys.readouterr().out
     assert main(["compare", fake.url, fake.url, "--cases", cases]) == 3
     assert "neither answers: 500: out of order" in capsys.readouterr().err
 
@@ -134,6 +136,9 @@ def test_a_target_that_does_not_answer_fails_every_case(fake: FakeVLLM, cases: s
     [
         (["m", "n", "--cases", "nowhere.yaml"], "nowhere.yaml: No such file"),
         (["m", "n", "--max-drop", "much"], "--max-drop much: has to be a share"),
+        (["m", "n", "--max-drop", "nan"], "--max-drop nan: has to be a share"),
+        (["m", "n", "--max-slower", "inf"], "--max-slower inf: has to be a share"),
+        (["m,price=1/1", "n", "--max-dearer", "0"], "both targets need a price"),
         (["m", "n", "--repeats", "0"], "--repeats has to be more than 0"),
         (["m,x=1", "n"], "'x=1': preset="),
         (["http://127.0.0.1:9", "n"], "http://127.0.0.1:9: "),

@@ -88,6 +88,27 @@ async def test_a_judge_is_asked_by_a_criterion_and_has_to_say_yes(side: MakeSide
         assert (await side(engine).answer(case, judge)).wrong == ("judge: It is kind.: 'no'",)
 
 
+@pytest.mark.parametrize(("script", "told"), [(answers(b"", 502), "502"), (says("Hm."), "neither yes nor no: 'hm.'")])
+async def test_a_judge_that_does_not_judge_makes_no_answer_wrong_it_makes_none(
+    side: MakeSide, engine: FakeVLLM, case: Case, script: Script, told: str
+) -> None:
+    engine.always(says("hello"))
+    with FakeVLLM() as second:
+        second.always(script)
+        heard = await side(engine).answer(case, side(second))
+        assert heard.failed
+        assert told in heard.wrong[0]
+
+
+@pytest.mark.parametrize("usage", [[1], {"prompt_tokens": "many"}, 3])
+async def test_usage_that_counts_nothing_counts_nothing(
+    side: MakeSide, engine: FakeVLLM, case: Case, usage: object
+) -> None:
+    engine.always(streams({"choices": [{"delta": {"content": "hello"}}], "usage": usage}))
+    heard = await side(engine).answer(case, None)
+    assert (heard.text, heard.prompt_tokens, heard.completion_tokens) == ("hello", 0, 0)
+
+
 async def test_both_are_asked_everything_as_often_as_said_and_no_more_at_once(
     side: MakeSide, engine: FakeVLLM, case: Case
 ) -> None:

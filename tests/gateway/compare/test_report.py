@@ -24,7 +24,8 @@ def test_the_table_has_both_sides_what_was_wrong_and_the_verdict() -> None:
     assert "task success 100.0% (2/2) 0.0% (0/2)" in [" ".join(line.split()) for line in lines]
     assert "B  capital: contains: no 'Paris'" in lines
     assert "B  sum: 503: busy" in lines
-    assert lines[-1].startswith("not good enough: task success falls from 100% to 0%")
+    assert lines[-2].startswith("not good enough: task success falls from 100% to 0%")
+    assert lines[-1].startswith("not good enough: no answer: rises from 0% to 50%")
     assert list(made((A, B), (ONE, ONE), Limits()).lines())[-1] == "good enough"
 
 

@@ -26,7 +26,20 @@ def test_a_bare_name_is_a_model_of_the_gateway() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["m,preset", "m,preset=", "m,colour=red", "m,header=x", "m,price=1", "ftp://x#m", "m,key=", "m,key=ü"]
+    "given",
+    [
+        "m,preset",
+        "m,preset=",
+        "m,colour=red",
+        "m,header=x",
+        "m,price=1",
+        "m,price=nan/1",
+        "m,price=1/inf",
+        "m,price=-1/1",
+        "ftp://x#m",
+        "m,key=",
+        "m,key=ü",
+    ],
 )
 def test_what_means_nothing_is_refused_and_keys_are_not_repeated(given: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+$"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.compare.asking import Heard
 from gateway.compare.targets import Target
-from gateway.compare.verdict import Limits, changed, faults, other_prompts, quantiles, summed, unsteady
+from gateway.compare.verdict import Limits, Side, changed, faults, other_prompts, quantiles, summed, unsteady
 
 TARGET = Target("a", "http://a:1", "m", price=(1.0, 2.0))
 
@@ -62,3 +62,42 @@ def test_each_threshold_says_what_it_was_and_what_it_became() -> None:
     assert found[5].startswith("the cost rises")
     assert list(faults(one, other, Limits(drop=0.1), 6, 1, 10)) == []
     assert list(faults(one, one, strict, 0, 0, 10)) == []
+
+
+FAILED = Heard("", ("503",), 9.0, failed=True)
+
+
+def side(right: int, wrong: int = 0, failed: int = 0) -> Side:
+    return summed({"a": [heard()] * right + [heard("y", "no")] * wrong + [FAILED] * failed}, TARGET)
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(drop=None), Limits(drop=1.0, slower=9.0)])
+def test_who_gives_no_answer_at_all_never_lets_the_gate_pass(limits: Limits) -> None:
+    told = "no answer from {}: there is nothing to compare"
+    assert list(faults(side(0, 0, 9), side(9), limits, 0, 0, 9)) == [told.format("A")]
+    assert list(faults(side(0, 9), side(0, 0, 9), limits, 0, 0, 9)) == [told.format("B")]
+
+
+def test_an_answer_that_does_not_come_is_held_against_b_and_never_excuses_it() -> None:
+    assert list(faults(side(1, 0, 9), side(1, 9), Limits(), 0, 0, 10)) == [
+        "task success falls from 100% to 10%, by more than 0%"
+    ]
+    assert list(faults(side(0, 10), side(0, 8, 2), Limits(drop=0.1), 0, 0, 10)) == [
+        "no answer: rises from 0% to 20%, by more than 10%"
+    ]
+    assert list(faults(side(8, 0, 2), side(10), Limits(), 0, 0, 10)) == []
+
+
+@given(st.tuples(*[st.integers(0, 5)] * 3), st.tuples(*[st.integers(0, 5)] * 3))
+def test_whatever_passes_has_answers_and_is_right_as_often(one: tuple[int, ...], other: tuple[int, ...]) -> None:
+    if not list(faults(side(*one), side(*other), Limits(), 0, 0, 1)):
+        assert sum(one[:2])
+        assert sum(other[:2])
+        assert other[0] * sum(one) >= one[0] * sum(other)
+
+
+@pytest.mark.parametrize("limits", [Limits(same_prompts=True), Limits(dearer=0.1)])
+def test_tokens_that_nobody_counted_pass_no_threshold_on_tokens(limits: Limits) -> None:
+    uncounted = summed({"a": [heard(prompt_tokens=0, completion_tokens=0)]}, TARGET)
+    for one, other in ((side(1), uncounted), (uncounted, uncounted)):
+        assert list(faults(one, other, limits, 0, 0, 1)) == ["the tokens of prompts were not counted by both"]
