@@ -37,7 +37,7 @@ ConfigPath = Annotated[Path, AfterValidator(lambda path, info: Path((info.contex
 
 
 class Answer:
-    """A whole answer. ``body`` may be changed; of a stream that has been shown it is a copy put together again."""
+    """A whole answer. ``body`` may be changed; of a stream that was ``shown`` it is a copy, put together to be read."""
 
     __slots__ = ("body", "route", "shown")
 

@@ -97,6 +97,7 @@ async def play(
     await chain.start()
     try:
         await _exchange(chain, exchange, answer, played)
+        record.status = 200
     except FilterUnavailable as failure:
         raise failure.__cause__ or failure from None
     except Failure as failure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from importlib.util import find_spec
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -57,6 +57,13 @@ class _Kept(msgspec.Struct):
     extra: dict[str, Any]
 
 
+class _Answered(NamedTuple):
+    """What was asked, and the answer on its way to the caller."""
+
+    asked: bytes
+    answer: Answer
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Kept).decode
 
@@ -97,10 +104,11 @@ class Cache(Plugin):
         if exchange.route == _RESPONSES and request.get("store") is not False:
             return None  # the engine is to keep this one, under a name of its own
         owner = None if options.shared else exchange.key
+        more = [] if exchange.shape is None else [exchange.shape.name]  # an envelope below may ask for more
         if self._shared is not None:  # it outlives this configuration: other lists make other answers
-            lists = [options.generation, *(f"{name} {version}" for name, version in exchange.record.lists.items())]
-            return self._look(exchange, self._shared, name(exchange.route, exchange.model, owner, request, lists))
-        asked = name(exchange.route, exchange.model, owner, request)
+            more += [options.generation, *(f"{name} {version}" for name, version in exchange.record.lists.items())]
+            return self._look(exchange, self._shared, name(exchange.route, exchange.model, owner, request, more))
+        asked = name(exchange.route, exchange.model, owner, request, more)
         now = monotonic()
         self._answer(exchange, asked, self._memory.get(asked, now), now)
         return None
@@ -123,28 +131,31 @@ class Cache(Plugin):
         body = {**answer.body, "model": exchange.body.get("model", exchange.model)}
         exchange.reply = Reply(body, headers=(("age", str(int(now - kept.since))),))
 
-    def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
-        """Keep an answer that is whole and nobody's substitute."""
+    def on_answer(self, exchange: Exchange, answer: Answer) -> None:
+        """Remember what is answered: those above may still change it, refuse it, or say something about it."""
         asked = exchange.state.get(self.name)
-        if asked is None or not _is_worth_keeping(answer) or "fallback" in exchange.extra:
+        if isinstance(asked, bytes):
+            exchange.state[self.name] = _Answered(asked, answer)
+
+    def on_complete(self, exchange: Exchange) -> Awaitable[None] | None:
+        """Keep the answer as the caller was shown it, if it was whole and nobody's substitute."""
+        held, record = exchange.state.get(self.name), exchange.record
+        was_shown = record.status == 200 and record.outcome == "ok"
+        if not isinstance(held, _Answered) or not was_shown or not _is_worth_keeping(held.answer, exchange):
             return None
-        shown = exchange.show_logprobs
+        body, shown = held.answer.body, exchange.show_logprobs
         if shown is not None and shown >= 0:  # there are more in it than the caller is to see
-            return None
-        said = exchange.extra.get("json")  # of one choice, or of each
-        each = said if isinstance(said, list) else [said]
-        if any(isinstance(one, Mapping) and one.get("valid") is False for one in each):
             return None
         kept = _encode(
             _Kept(
-                _counted(answer.body if shown is None else _without_logprobs(answer.body)),
-                list(exchange.record.tags),
+                _counted(body if shown is None else _without_logprobs(body)),
+                list(record.tags),
                 dict(exchange.extra),
             )
         )
         if self._shared is not None:
-            return self._shared.put(asked, kept)
-        self._memory.put(asked, kept, monotonic())
+            return self._shared.put(held.asked, kept)
+        self._memory.put(held.asked, kept, monotonic())
         return None
 
 
@@ -169,6 +180,10 @@ def _counted(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "usage": {**used, "total_tokens": total}}
 
 
-def _is_worth_keeping(answer: Answer) -> bool:
+def _is_worth_keeping(answer: Answer, exchange: Exchange) -> bool:
+    said = exchange.extra.get("json")  # of one choice, or of each
+    each = said if isinstance(said, list) else [said]
+    if "fallback" in exchange.extra or any(isinstance(one, Mapping) and one.get("valid") is False for one in each):
+        return False
     choices = answer.choices()
     return bool(choices) and all(choice.get("finish_reason") in _WHOLE for choice in choices)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.json import encode
 
 from gateway.errors import NoEngineAvailable
-from gateway.sdk import Exchange, Plugin
+from gateway.registry import catalogue, plugin_class
+from gateway.sdk import Answer, Exchange, Plugin, Refused
 from gateway.testing import COMPLETIONS, MESSAGES, RESPONSES, Played, play
 from plugins.cache import Cache
+from plugins.envelope import Envelope
 from tests.plugins.pages import example
 
 
@@ -209,3 +212,120 @@ async def test_what_an_engine_is_to_keep_is_not_answered_again() -> None:
     plugin, body = cache(), {"model": "m", "temperature": 0, "input": "q", "stream": False}
     await play(plugin, body, "The answer.", route=RESPONSES)
     assert (await play(plugin, body, "Another.", route=RESPONSES)).reply is None
+
+
+class Meddler(Plugin):
+    """Does to an answer all that a stranger's plugin may: one that was shown it only reads."""
+
+    def on_answer(self, exchange: Exchange, answer: Answer) -> None:
+        exchange.tag("meddled")
+        exchange.extra["meddled"] = True
+        for choice in () if answer.shown else answer.choices():
+            choice["message"]["content"] = "Meddled."
+            answer.put(choice)
+        if self.options == "refuse":
+            raise Refused("No.", status=502, code="no", error_type="server_error")
+
+
+def probable(text: str, logprob: float) -> dict[str, Any]:
+    told = {"token": text, "logprob": logprob, "bytes": None, "top_logprobs": []}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return {"object": "chat.completion", "choices": [{**choice, "logprobs": {"content": [told]}}]}
+
+
+class Shaped(Plugin):
+    """Has the answer told in a form of its own, as the gateway does before the chain."""
+
+    def on_request(self, exchange: Exchange) -> None:
+        exchange.shape = Envelope(Envelope.Options()).shape
+
+
+class Leaves(Plugin):
+    """The caller leaves while the answer is looked at."""
+
+    def on_answer(self, exchange: Exchange, answer: Answer) -> None:
+        del answer
+        exchange.record.outcome = "client_left"
+
+
+JSON = {"response_format": {"type": "json_object"}}
+ANSWERS: list[Any] = ["Paris", "", '```json\n{"a": 1,}\n```', '{"a": 1}', probable("Paris", -3.0), probable("{}", 0.0)]
+#: Options with which every plugin that sees whole answers is tried: to change one, to say something, to refuse.
+SEES_ANSWERS: dict[str, list[dict[str, Any]]] = {
+    "answer_sanity": [{}],
+    "confidence": [
+        {"metric": "mean_probability", "threshold": 0.9, "below": below, "detail": True}
+        for below in ("tag", "fallback")
+    ],
+    "fallback": [{"on": ["invalid_json", "low_confidence", "content_filter"], "text": "{}"}],
+    "json_answer": [{"retries": 0}, {"retries": 0, "invalid": "error"}, {"retries": 0, "fallback": {}}],
+}
+
+
+def made(name: str, options: dict[str, Any]) -> Plugin:
+    kind = plugin_class(name)
+    plugin = kind(kind.Options.model_validate(options))
+    plugin.name = name
+    return plugin
+
+
+def chains() -> list[list[Plugin]]:
+    ours = {name: [made(name, options) for options in each] for name, each in SEES_ANSWERS.items()}
+    alone = [[plugin] for each in ours.values() for plugin in each]
+    pairs = [[fallback, one] for fallback in ours["fallback"] for one in (*ours["json_answer"], *ours["confidence"])]
+    return [*alone, *pairs, [Meddler(None)], [Meddler("refuse")]]
+
+
+def test_every_plugin_that_sees_answers_is_tried_beside_the_cache() -> None:
+    seen = {
+        each.name for each in catalogue() if "on_answer" in each.hooks and each.package.startswith("sluice-gateway")
+    }
+    assert seen - {"cache"} == SEES_ANSWERS.keys(), "say in SEES_ANSWERS how the new one is tried"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("chain", chains(), ids=lambda chain: "+".join(each.name or "meddler" for each in chain))
+async def test_a_hit_is_what_the_caller_was_shown_wherever_the_cache_stands(
+    chain: list[Plugin], above: bool, stream: bool
+) -> None:
+    for answer in ANSWERS:
+        kept = cache()
+        whole = [kept, *chain] if above else [*chain, kept]
+        first = await play(whole, request(stream=stream) | JSON, answer)
+        again = await play(whole, request(stream=stream) | JSON, answer)
+        assert again.tags == first.tags
+        assert encode(again.extra) == encode(first.extra)
+        if again.request is not None:  # the engine was asked again
+            assert (again.failure is None) is (first.failure is None)
+            assert (again.reply is None) is (first.reply is None)
+            continue
+        assert first.failure is None
+        assert first.reply is None, "what was refused, or somebody's substitute, is not given again"
+        assert again.reply is not None
+        assert (said(again) or "") == first.shown
+        if not stream:
+            shown = [{"logprobs": None, **choice} for choice in first.body["choices"]]
+            assert [{"logprobs": None, **choice} for choice in again.reply.body["choices"]] == shown
+
+
+async def test_an_answer_that_nobody_minds_is_a_hit_beside_every_plugin() -> None:
+    for chain in chains()[:-1]:
+        for order in ([cache(), *chain], [*chain, cache()]):
+            for _ in range(2):
+                played = await play(order, request(stream=False) | JSON, probable('{"a": 1}', 0.0))
+            assert played.reply is not None, [each.name for each in order]
+            assert played.request is None
+
+
+async def test_a_shape_of_its_own_has_answers_of_its_own() -> None:
+    plugin, shaped = cache(), Shaped(None)
+    await play([shaped, plugin], request(), "a")
+    assert (await play(plugin, request(), "b")).reply is None
+    assert said(await play([shaped, plugin], request(), "b")) == "a"
+
+
+async def test_an_answer_that_never_came_out_is_not_kept() -> None:
+    plugin = cache()
+    await play([plugin, Leaves(None)], request(), "a")
+    assert (await play(plugin, request(), "b")).reply is None
