@@ -8,6 +8,7 @@ import gc
 import weakref
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from gateway.reload import Watch
 from gateway.routes import Routes
 from gateway.settings import ConfigurationError, EngineEntry, Key, Settings
 from gateway.settings import Model as ModelEntry
+from gateway.settings.checks import leads_here
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.output import Output
 from gateway.telemetry.table import Table
@@ -83,7 +85,13 @@ class Gateway:
         self._comparing: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._began = int(datetime.now(UTC).timestamp())
-        self.roster = Roster(self._engines_moved, self._count_engine, mirrors=Mirrors(metrics), orders=orders)
+        self.roster = Roster(
+            self._engines_moved,
+            self._count_engine,
+            mirrors=Mirrors(metrics),
+            orders=orders,
+            leads_here=partial(leads_here, port=settings.server.port),
+        )
         self.doors = Doors(metrics, workers=settings.server.workers, store=_shared(settings, metrics))
         self._retiring: dict[asyncio.Task[None], Chain] = {}
         self.health = Health(self._engine_changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import count
 from time import perf_counter
 
@@ -19,6 +19,7 @@ _ACCEPTED = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 
 _ROUTES = {route: route for route in ROUTES} | {route + "/": route for route in ROUTES}
 _ONE_MODEL = "/v1/models/"
+_port = re.compile(r"^(\d+(?:\.\d+){3}):\d{1,5}$|^\[([^\]]*)\](?::\d{1,5})?$").sub
 _one_response = re.compile("/v1/responses/[^/]+(/cancel)?/?").fullmatch
 
 Networks = Sequence[IPv4Network | IPv6Network]
@@ -67,6 +68,7 @@ def caller(peer: str, headers: Sequence[tuple[bytes, bytes]], trusted: Networks)
     """Return who called: the peer, or where that is a trusted proxy the right-most X-Forwarded-For entry that is none.
 
     Entries to the left of it are the caller's own words, and so is one that is no address: there the last proxy counts.
+    Some proxies write a port behind the address; one of IPv4 that came over IPv6 is one of IPv4.
     """
     fields = [value.decode("latin-1") for name, value in headers if name == b"x-forwarded-for"]
     address = peer
@@ -74,14 +76,20 @@ def caller(peer: str, headers: Sequence[tuple[bytes, bytes]], trusted: Networks)
         if not _is_trusted(address, trusted):
             break
         try:
-            address = str(ip_address(entry.strip()))
+            address = str(_address(_port(r"\1\2", entry.strip())))
         except ValueError:
             break
     return address
 
 
+def _address(text: str) -> IPv4Address | IPv6Address:
+    found = ip_address(text)
+    return getattr(found, "ipv4_mapped", None) or found
+
+
 def _is_trusted(address: str, trusted: Networks) -> bool:
     try:
-        return any(ip_address(address) in network for network in trusted)
+        found = _address(address)
     except ValueError:  # a Unix socket's peer has no address
         return False
+    return any(found in network for network in trusted)

@@ -81,11 +81,13 @@ def load(
     environ: Mapping[str, str],
     server: Mapping[str, Any] | None = None,
     embedded: Embedded | None = None,
+    bound: str | None = None,
 ) -> Settings:
     """Read the configuration: ``file``, else SLUICE_CONFIG, else the model at SLUICE_ENGINE_URL; check it as a whole.
 
     ``server`` overrides scalars of that section (command-line options), as SLUICE_SERVER__… in ``environ`` do. What is
-    returned can be read again in the same way: ``settings.reread()``.
+    returned can be read again in the same way: ``settings.reread()``; ``bound`` is the address that is listened on by
+    then, whatever the file says now.
 
     Raises:
         ConfigurationError: with one line for each fault.
@@ -106,9 +108,11 @@ def load(
         place = "add a model to it" if file else "name a file with -c or SLUICE_CONFIG"
         faults.append((("models",), f"no model is configured: {place}, or set SLUICE_ENGINE_URL to a running engine"))
     settings = _checked(data, file, faults)
-    if settings is None:
+    if settings is not None and bound is not None:
+        faults += checks.left_open(settings, bound)
+    if settings is None or faults:
         raise ConfigurationError(source.faults(faults))
-    again = partial(load, file, environ, server, embedded)
+    again = partial(load, file, environ, server, embedded, bound or settings.server.host)
     return settings.of(file, source, warnings, again)
 
 

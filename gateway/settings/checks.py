@@ -61,7 +61,11 @@ def _strays(settings: Settings) -> Iterator[Fault]:
         named.append((("chain", index, "keys"), entry.keys, "key", keys))
     for where, names, kind, known in named:
         for i, name in enumerate(names or ()):
-            if name not in known and not (kind == "model" and ANY_MODEL in known):
+            if name in known:
+                continue
+            if kind == "model" and ANY_MODEL in known:  # it would match nothing, and a filter would let all pass
+                yield (*where, i), f'the model "*" is all there is: leave {where[-1]} out, or list {name!r} as a model'
+            else:
                 yield (*where, i), f"there is no {kind} {name!r}; {did_you_mean(name, known)}"
         if names == []:
             yield where, f"names no {kind}: leave it out for all of them"
@@ -76,6 +80,13 @@ def _doors(settings: Settings) -> Iterator[Fault]:
         yield ("server", "metrics"), "operator needs a key with role: operator"
 
 
+def left_open(settings: Settings, bound: str) -> Iterator[Fault]:
+    """Return the fault of a configuration that takes the keys from a gateway which others can reach."""
+    if not settings.keys and not _loopback(bound):
+        mend = "put one back, or start it anew to listen on 127.0.0.1"
+        yield ("keys",), f"without keys the gateway, which listens on {bound}, would be open to everyone: {mend}"
+
+
 def _files(settings: Settings) -> Iterator[Fault]:
     for index, model in enumerate(settings.models):
         if model.tokenizer is not None and not (model.tokenizer / "tokenizer.json").is_file():
@@ -86,9 +97,14 @@ def _loops(settings: Settings) -> Iterator[Fault]:
     own = settings.server.port
     for index, model in enumerate(settings.models):
         for i, engine in enumerate(model.engines):
-            parts = urlsplit(engine.url)
-            if own and parts.scheme == "http" and parts.port == own and _loopback(parts.hostname or ""):
+            if leads_here(engine.url, own):
                 yield ("models", index, "engines", i, "url"), f"is Sluice itself, which listens on port {own}"
+
+
+def leads_here(url: str, port: int) -> bool:
+    """Return True where an engine would be the gateway itself, which listens on this port."""
+    parts = urlsplit(url)
+    return bool(port) and parts.scheme == "http" and parts.port == port and _loopback(parts.hostname or "")
 
 
 def _loopback(host: str) -> bool:

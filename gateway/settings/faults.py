@@ -30,6 +30,7 @@ _SAID = {
     "model_type": "has to be a mapping (key: value)",
     "model_attributes_type": "has to be a mapping (key: value)",
     "path_type": "has to be a path",
+    "invalid_key": "is no option: names are text",
     "ip_any_network": "has to be an address or a network such as 10.0.0.0/8",
 }
 

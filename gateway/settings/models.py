@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +28,7 @@ from gateway.settings.faults import Source
 ANY_MODEL = "*"
 
 _HOST = re.compile(r"([0-9a-z_:%-]{1,63}(\.|$))+")
+_OF_REDIS = re.compile(r"db=\d+|ssl_(ca_certs|certfile|keyfile)=.+|ssl_cert_reqs=(required|none)")
 _VISIBLE = re.compile(r"[!-~]+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -104,6 +105,11 @@ def _a_redis(url: SecretStr | None) -> SecretStr | None:
             fine = urlsplit(text).port != 0 and bool(re.fullmatch(r"(/\d*)?", urlsplit(text).path))
     if not fine:
         raise ValueError("has to be redis://host:port/0, rediss://… or unix:///path")
+    for name, value in parse_qsl(urlsplit(text).query, keep_blank_values=True):
+        if not re.fullmatch(
+            r"db=\d+|ssl_(ca_certs|certfile|keyfile)=.+|ssl_cert_reqs=(required|none)", f"{name}={value}"
+        ):
+            raise ValueError(f"has an option that is none here or has no such value: {name!r}; leave it out")
     return url
 
 

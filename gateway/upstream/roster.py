@@ -60,12 +60,13 @@ class Roster:
         *,
         mirrors: Mirrors | None = None,
         orders: Path | None = None,
+        leads_here: Callable[[str], bool] = lambda _: False,
         look_up: resolve.Resolve = resolve.addresses,
     ) -> None:
         self._changed = changed
         self._tell = tell
         self._mirrors = mirrors
-        self._look_up = look_up
+        self._look_up, self._leads_here = look_up, leads_here
         self._book = Book(orders)
         self._serving: Mapping[str, Serving] = {}
         self._fleets: dict[str, Fleet] = {}
@@ -207,6 +208,8 @@ class Roster:
         if model not in self._serving:
             raise LookupError(f"there is no model {model!r}")
         Origin.parse(url)
+        if self._leads_here(url):
+            raise ValueError(f"{url} is Sluice itself")
         if any(place.name == name for place in self._all_places()) or self._configured(name) is not None:
             raise ValueError(f"there is an engine {name!r} already")
         self._write(lambda orders: orders.with_engine(Added(model, name, url, weight)))

@@ -122,7 +122,7 @@ class Run:
     """The routes of engines, in an application."""
 
     def __init__(self) -> None:
-        self.roster = Roster(lambda: None)
+        self.roster = Roster(lambda: None, leads_here=lambda url: url == "http://127.0.0.1:8080")
         self.fleet = self.roster.serve({"m": Serving([PLACE])})["m"]
         self.administered = Administered()
         self.administered.app.include_router(router(Engines(self.roster, lambda: {"blue": 7}).endpoints()))
@@ -163,6 +163,7 @@ async def test_an_order_is_carried_out_and_the_answer_shows_it() -> None:
         (f"{ENGINES}/order", {"name": "blue", "weight": -1}, "weight", "Expected `float` >= 0.0"),
         (ENGINES, {"model": "n", "name": "x", "url": "http://h"}, "model", "There is no model 'n'."),
         (ENGINES, {"model": "m", "name": "blue", "url": "http://h"}, None, "There is an engine 'blue' already."),
+        (ENGINES, {"model": "m", "name": "x", "url": "http://127.0.0.1:8080"}, None, "is Sluice itself"),
         (ENGINES, {"model": "m", "name": "x", "url": "h:1"}, None, "An engine's URL is"),
         (ENGINES, {"model": "m", "name": "x\n", "url": "http://h"}, "name", "A name is printable characters"),
         (ENGINES, {"model": "m", "name": "http://x", "url": "http://h"}, "name", "A name is printable characters"),

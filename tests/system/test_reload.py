@@ -101,6 +101,18 @@ def failures(gateway: Gateway) -> float:
     return everything - gateway.metric("sluice_config_reloads_total", outcome="ok")
 
 
+def test_a_file_that_loses_its_keys_opens_a_gateway_on_every_address_to_nobody(
+    fake: FakeVLLM, start_gateway: StartGateway
+) -> None:
+    """The address is implied by the keys; without them the one that is listened on stays what it was."""
+    config = configured(fake, "zebra", keys=[key("team", TEAM)])
+    del config["server"]["host"]
+    gateway = start_gateway(config)
+    gateway.write({name: value for name, value in config.items() if name != "keys"})
+    until(lambda: failures(gateway) >= 1, IN_FORCE_S, "the file without keys was not refused")
+    assert status(gateway, "hi", "sk-nobody") == 401
+
+
 def test_engines_change_with_the_file_and_streams_stay_where_they_are(start_gateway: StartGateway) -> None:
     with FakeVLLM() as fake, FakeVLLM() as second:
         second.always(says("second"))

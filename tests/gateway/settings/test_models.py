@@ -117,12 +117,28 @@ def test_an_engines_key_that_no_header_can_hold_is_refused_without_being_repeate
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://h", "rediss://:p@h:6379/1", "redis://h/", "redis://[::1]:6379/0", "unix:///s?db=1"]
+    "url",
+    [
+        "redis://h",
+        "rediss://:p@h:6379/1",
+        "redis://h/",
+        "redis://[::1]:6379/0",
+        "unix:///s?db=1",
+        "rediss://h?ssl_ca_certs=/ca.pem",
+    ],
 )
 def test_an_address_of_redis(url: str) -> None:
     redis = LimitsSettings.model_validate({"redis": url}).redis
     assert redis is not None
     assert redis.get_secret_value() == url
+
+
+@pytest.mark.parametrize(
+    "option", ["foo=bar", "decode_responses=true", "socket_timeout=abc", "encoding=utf-16", "db=", "db=x", "timeout"]
+)
+def test_an_option_of_redis_that_would_break_what_we_do_with_it_is_refused(option: str) -> None:
+    with pytest.raises(ValidationError, match="leave it out"):
+        LimitsSettings.model_validate({"redis": f"redis://h/0?{option}"})
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,22 @@ def test_settings_are_read_again_as_they_were_read(file: Path) -> None:
         settings.reread()
 
 
+def test_a_gateway_that_others_can_reach_keeps_its_keys_whatever_the_file_says_later(file: Path) -> None:
+    keys = "keys: [{name: k, sha256: " + "ab" * 32 + "}]\n"
+    file.write_text(MINIMAL + keys)
+    settings = load(file, {})
+    assert settings.server.host == "0.0.0.0"
+    file.write_text(MINIMAL + keys + "server: {host: 127.0.0.1}\n")  # takes a restart, so it says nothing of now
+    settings = settings.reread()
+    for closed in (MINIMAL, MINIMAL + "keys: []\n", MINIMAL + "server: {host: 127.0.0.1}\n"):
+        file.write_text(closed)
+        with pytest.raises(ConfigurationError, match=r"keys: without keys the gateway, which listens on 0\.0\.0\.0"):
+            settings.reread()
+    file.write_text(MINIMAL)
+    alone = load(file, {})
+    assert (alone.server.host, alone.reread().keys) == ("127.0.0.1", [])
+
+
 def test_an_embedded_engine_serves_the_first_model(file: Path) -> None:
     embedded = Embedded("http://127.0.0.1:9", "smollm2", "k")
     (model,) = load(file, {}, None, embedded).models
