@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from gateway.protocol.editing import NONSENSE
 from gateway.protocol.filtering import MakeFilter
 from gateway.protocol.numbers import decoded
 from gateway.protocol.patches import with_extra
+from gateway.protocol.rest import strangers
+from gateway.protocol.rest_texts import filtered
 
 
 class Whole(ABC):
@@ -49,6 +52,17 @@ class Whole(ABC):
     @abstractmethod
     def _retell(self, model: str, show_logprobs: int | None) -> None:
         """Put into the body what the caller is to see otherwise: the model's name, fewer logprobs."""
+
+    def _beside(self, known: Collection[str], make_filter: MakeFilter) -> Any:
+        """Filter every text in members of the answer that are not ``known``; return what blocked one, else None."""
+        raw = self.raw if self._body is None else msgspec.json.encode(self._body)
+        if not (members := strangers(raw, known)):
+            return None
+        texts = filtered(members, make_filter)
+        self.chars += texts.chars
+        if texts.changed:
+            self.body.update(members)
+        return texts.blocked
 
     @property
     def body(self) -> dict[str, Any]:

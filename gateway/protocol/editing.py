@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any
+
+import msgspec
 
 from gateway.errors import EngineError, Failure
 from gateway.protocol import sse
 from gateway.protocol.chunks import Usage
 from gateway.protocol.filtering import MakeFilter
 from gateway.protocol.named import payload_of
+from gateway.protocol.numbers import decoded
 
 NONSENSE = "The model's server sent an answer that could not be understood."
 BROKE_OFF = "The model's server ended the answer before it was complete."
@@ -95,6 +99,22 @@ class NamedEditor(Editor):
             self._set_done()
             return b""
         return self._payload(frame, payload)
+
+    def _read(self, payload: bytes, *known: tuple[str, Collection[str]]) -> bytes:
+        """Return an event without what may be text in members of it, and of members of it, that are not ``known``.
+
+        A word may be cut over such members of several events, and nobody can tell how they are put together.
+        """
+        if not self._is_watched():
+            return payload
+        body, odd = decoded(payload), False
+        for member, names in known:
+            held = body.get(member) if member else body
+            for name in [each for each in held if each not in names] if isinstance(held, dict) else ():
+                if isinstance(held[name], str | dict | list):
+                    del held[name]
+                    odd = True
+        return msgspec.json.encode(body) if odd else payload
 
     def _is_watched(self) -> bool:
         """Does anybody look at the answer's text? Then text of a kind that we do not know is not shown."""

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.errors import EngineError, Failure
-from gateway.protocol import messages
+from gateway.protocol import messages, sse
 from gateway.protocol.editing import BROKE_OFF, NONSENSE, NamedEditor
-from gateway.protocol.filtering import MakeFilter
+from gateway.protocol.filtering import MakeFilter, reason_of
 from gateway.protocol.messages_places import block_places
-from gateway.protocol.messages_whole import REASONS, Counted, ended_by
+from gateway.protocol.messages_whole import KNOWN, REASONS, Counted, ended_by
 from gateway.protocol.named import event as written
 from gateway.protocol.named import payload_of
 from gateway.protocol.parts import ArgumentsChannel, TextChannel, channel_for
 from gateway.protocol.patches import with_extra
+from gateway.protocol.rest_texts import filtered
 
 #: A delta's type -> kind of channel, the field with its text, and the type of block that it belongs to.
 _DELTAS = {
@@ -48,6 +49,16 @@ class _Event(msgspec.Struct, gc=False):
     content_block: msgspec.Raw = _NULL
 
 
+class _PlainDelta(_Delta, gc=False, forbid_unknown_fields=True):
+    stop_sequence: str | None = None
+
+
+class _PlainEvent(_Event, gc=False, forbid_unknown_fields=True):
+    """An event that holds what events of this route hold, and no more."""
+
+    delta: _PlainDelta | None = None
+
+
 class _Message(msgspec.Struct, gc=False):
     model: str | None = None
     content: list[msgspec.Raw] | None = None
@@ -62,7 +73,13 @@ class _Open(NamedTuple):
     channel: TextChannel | ArgumentsChannel
 
 
-_decode = msgspec.json.Decoder(_Event).decode
+_decode, _decode_plain = msgspec.json.Decoder(_Event).decode, msgspec.json.Decoder(_PlainEvent).decode
+_MEMBERS = (
+    ("", frozenset((*_PlainEvent.__struct_fields__, "sluice"))),
+    ("delta", frozenset(_PlainDelta.__struct_fields__)),
+)
+_KNOWN = frozenset({"content_block_delta", "content_block_start", "content_block_stop", "message_start"})
+_KNOWN |= {"message_delta", "message_stop", "ping"}
 
 
 class MessagesEditor(NamedEditor):
@@ -121,11 +138,20 @@ class MessagesEditor(NamedEditor):
 
     def _payload(self, frame: bytes, payload: bytes) -> bytes:
         try:
-            event = _decode(payload)
+            event = self._decoded(payload)
+            if type(event) is _Event and event.type in _KNOWN and (read := self._read(payload, *_MEMBERS)) != payload:
+                frame, payload = sse.encode(read, event.type.encode()), read
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             self.failure = messages.error_event(payload) or EngineError(NONSENSE)
             return b""
         return self._seen(self._event(frame, payload, event))
+
+    @staticmethod
+    def _decoded(payload: bytes) -> _Event:
+        try:
+            return _decode_plain(payload)
+        except msgspec.ValidationError:
+            return _decode(payload)
 
     def _seen(self, shown: bytes) -> bytes:
         if self.failure is not None:
@@ -170,7 +196,12 @@ class MessagesEditor(NamedEditor):
             self.usage = told.usage.usage()
         body = msgspec.json.decode(payload)
         self._message = body["message"]
-        if told.model in {None, self._model} and not told.content:
+        members = {name: value for name, value in self._message.items() if name not in KNOWN}
+        texts = filtered(members, self._make_filter)
+        self._message |= members
+        if texts.blocked is not None:
+            self._blocked(reason_of(texts.blocked))
+        if told.model in {None, self._model} and not told.content and not texts.changed:
             return frame
         body["message"] |= {"model": self._model, "content": []}
         return written(body)
@@ -335,9 +366,12 @@ class MessagesEditor(NamedEditor):
 
     def _block(self, index: int, why: str) -> bytes:
         """A filter ended the answer: its block ends here; the message does in ``close``."""
+        self._blocked(why)
+        return written({"type": "content_block_stop", "index": index})
+
+    def _blocked(self, why: str) -> None:
         self.abort = self.complete = True
         self.finish_reasons, self._ended = [why], ended_by(why)
-        return written({"type": "content_block_stop", "index": index})
 
 
 def _object(raw: str) -> Any:

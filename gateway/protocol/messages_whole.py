@@ -11,7 +11,7 @@ from gateway.protocol import failures
 from gateway.protocol.answer import Whole
 from gateway.protocol.chunks import Usage
 from gateway.protocol.editing import BROKE_OFF, NONSENSE
-from gateway.protocol.filtering import MakeFilter
+from gateway.protocol.filtering import MakeFilter, reason_of
 from gateway.protocol.messages_places import block_places
 from gateway.protocol.named import event
 from gateway.protocol.parts import fed, write
@@ -26,6 +26,10 @@ REASONS = {
     "pause_turn": "stop",
     "model_context_window_exceeded": "length",
 }
+#: Of a message, what names, counts and ends it; all else may be text.
+KNOWN = frozenset(
+    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", "kv_transfer_params"}
+)
 _ENDS = {"stop": "end_turn", "length": "max_tokens"}
 
 
@@ -84,7 +88,17 @@ class WholeMessage(Whole):
         return None if self.head.usage is None else self.head.usage.usage()
 
     def filter(self, make_filter: MakeFilter) -> None:
-        """Send every text of every block through its channel's filter. Raises whatever a filter that failed raises.
+        """Send every text of every block, and beside the blocks, through its channel's filter.
+
+        Raises whatever a filter that failed raises.
+        """
+        self._blocks(make_filter)
+        if (blocked := self._beside(KNOWN, make_filter)) is not None:
+            self.finish_reasons = [reason_of(blocked)]
+            self.body.update(ended_by(self.finish_reasons[0]))
+
+    def _blocks(self, make_filter: MakeFilter) -> None:
+        """Filter the blocks.
 
         A tool call in which a filter ended the answer is not told at all: half an input is no object.
         """

@@ -55,7 +55,7 @@ _NULL = msgspec.Raw(b"null")
 
 
 class Event(msgspec.Struct, gc=False):
-    """What we read of one event; all other fields pass unseen."""
+    """What we read of one event."""
 
     type: str = ""
     sequence_number: int | None = None
@@ -80,6 +80,13 @@ class Event(msgspec.Struct, gc=False):
         return self.output_index, where.group, number
 
 
+class _Plain(Event, gc=False, forbid_unknown_fields=True):
+    """An event that holds what events of this route hold, and no more."""
+
+    name: str | None = None
+    obfuscation: str | None = None
+
+
 class Open(NamedTuple):
     """The text that goes on: where it stands, and its last part."""
 
@@ -94,15 +101,19 @@ class _Typed(msgspec.Struct, gc=False):
     sequence_number: int | None = None
 
 
-_decode = msgspec.json.Decoder(Event).decode
+_decode, _decode_plain = msgspec.json.Decoder(Event).decode, msgspec.json.Decoder(_Plain).decode
 _decode_type = msgspec.json.Decoder(_Typed).decode
+MEMBERS = frozenset(_Plain.__struct_fields__)
 _KNOWN = frozenset((*DELTAS, *ENDS, *PART_ADDED, ITEM_ADDED, *OPENING, *TERMINAL))
 
 
 def decode_event(frame: bytes, payload: bytes) -> Event | None:
     """Read an event; None where it is none of this route's. Of an unknown one only type and number are read."""
     try:
-        event = _decode(payload)
+        try:
+            event: Event = _decode_plain(payload)
+        except msgspec.ValidationError:
+            event = _decode(payload)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         try:
             typed = _decode_type(payload)
@@ -114,6 +125,11 @@ def decode_event(frame: bytes, payload: bytes) -> Event | None:
     if not event.type:
         event.type = (sse.event_name(frame) or b"").decode(errors="replace")
     return event if event.type.startswith("response.") else None
+
+
+def may_hold_more(event: Event) -> bool:
+    """Tell whether an event that we know has members that we do not."""
+    return type(event) is Event and event.type in _KNOWN
 
 
 def type_of(raw: msgspec.Raw) -> str:

@@ -12,17 +12,18 @@ from typing import Any
 import msgspec
 
 from gateway.errors import EngineError, Failure
-from gateway.protocol import responses
+from gateway.protocol import responses, sse
 from gateway.protocol import responses_events as known
 from gateway.protocol import responses_whole as whole
 from gateway.protocol.editing import BROKE_OFF, NONSENSE, NamedEditor
-from gateway.protocol.filtering import MakeFilter
+from gateway.protocol.filtering import MakeFilter, reason_of
 from gateway.protocol.named import Numbers, payload_of
 from gateway.protocol.parts import TEXTS, Part, Place, channel_for, write
 from gateway.protocol.patches import with_extra
 from gateway.protocol.responses_events import Event, Key, Open, Where
 from gateway.protocol.responses_places import item_places, part_places
 from gateway.protocol.responses_shown import Shown
+from gateway.protocol.rest_texts import filtered
 
 
 class ResponsesEditor(NamedEditor):
@@ -96,6 +97,8 @@ class ResponsesEditor(NamedEditor):
         if event is None:
             self.failure = responses.error_event(payload) or EngineError(NONSENSE)
             return b""
+        if known.may_hold_more(event) and (read := self._read(payload, ("", known.MEMBERS))) != payload:
+            frame, payload = sse.encode(read, event.type.encode()), read
         return self._opened(event.type, self._event(frame, payload, event))
 
     def _opened(self, name: str, shown: bytes) -> bytes:
@@ -150,9 +153,11 @@ class ResponsesEditor(NamedEditor):
         return self._unknown(frame, payload, event)
 
     def _begun(self, frame: bytes, payload: bytes, event: Event) -> bytes:
-        self._shown.begun(event.response)
         body = msgspec.json.decode(payload)
-        changed = isinstance(body.get("response"), dict) and self._shown.retold(body["response"])
+        response = body.get("response")
+        changed = isinstance(response, dict) and self._beside(response)
+        self._shown.begun(msgspec.Raw(msgspec.json.encode(response)) if changed else event.response)
+        changed |= isinstance(response, dict) and self._shown.retold(response)
         return self._numbers.write(body) if changed else self._numbers.keep(frame, event.sequence_number)
 
     def _unknown(self, frame: bytes, payload: bytes, event: Event) -> bytes:
@@ -335,12 +340,23 @@ class ResponsesEditor(NamedEditor):
         self.usage = whole.tokens(head)
         self.finish_reasons = [whole.reason(head) or "stop"]
         body = msgspec.json.decode(payload)
-        changed = self._repeated(body) | self._shown.retold(body["response"])
+        changed = self._repeated(body) | self._beside(body["response"], body) | self._shown.retold(body["response"])
         self.complete = self.done = True
         self._final = body
         if not changed and event.sequence_number in {None, self._numbers.next}:
             self._last = self._numbers.keep(frame, None)
         return before
+
+    def _beside(self, response: dict[str, Any], last: dict[str, Any] | None = None) -> bool:
+        """Filter what stands in a response beside its items; in its ``last`` event a block ends it. Was it changed?"""
+        members = {name: value for name, value in response.items() if name not in whole.KNOWN}
+        texts = filtered(members, self._make_filter)
+        response |= members
+        if last is not None and texts.blocked is not None:
+            self.finish_reasons = [reason_of(texts.blocked)]
+            last["type"] = f"response.{whole.end_by(response, self.finish_reasons[0])}"
+            return True
+        return texts.changed
 
     def _repeated(self, body: dict[str, Any]) -> bool:
         changed, output = False, body["response"]["output"]

@@ -13,7 +13,7 @@ from gateway.protocol import failures
 from gateway.protocol.answer import Whole
 from gateway.protocol.chunks import Usage
 from gateway.protocol.editing import BROKE_OFF, NONSENSE
-from gateway.protocol.filtering import MakeFilter
+from gateway.protocol.filtering import MakeFilter, reason_of
 from gateway.protocol.logprobs import CONSTANTS, trimmed
 from gateway.protocol.parts import Place, fed, write
 from gateway.protocol.responses_places import item_places
@@ -24,6 +24,14 @@ _GOES_ON = frozenset({"queued", "in_progress"})
 UNFINISHED = frozenset({"failed", "cancelled"})
 #: They repeat prompt and answer as the engine sees them, token ids and all: past every filter.
 RAW_MESSAGES = ("input_messages", "output_messages")
+#: Of a response, what names and counts it, and what repeats the request; all else may be text.
+KNOWN = frozenset(
+    {"id", "object", "created_at", "completed_at", "status", "model", "output", "usage", "incomplete_details"}
+    | {"background", "conversation", "frequency_penalty", "instructions", "kv_transfer_params", "max_output_tokens"}
+    | {"max_tool_calls", "metadata", "parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt"}
+    | {"prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "temperature"}
+    | {"text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user", *RAW_MESSAGES}
+)
 TOOLS = frozenset({"function_call", "custom_tool_call", "mcp_call", "code_interpreter_call"})
 
 
@@ -111,7 +119,16 @@ class WholeResponse(Whole):
         return self.head.status not in _GOES_ON
 
     def filter(self, make_filter: MakeFilter) -> None:
-        """Send every text of every item through its channel's filter. Raises whatever a filter that failed raises."""
+        """Send every text of every item, and beside the items, through its channel's filter.
+
+        Raises whatever a filter that failed raises.
+        """
+        self._output(make_filter)
+        if (blocked := self._beside(KNOWN, make_filter)) is not None:
+            self.finish_reasons = [reason_of(blocked)]
+            end_by(self.body, self.finish_reasons[0])
+
+    def _output(self, make_filter: MakeFilter) -> None:
         output = msgspec.json.decode(msgspec.json.encode(self.head.output))
         found = list(places(output))
         parts = fed(found, make_filter)

@@ -7,7 +7,7 @@ Engines, their parsers and proxies add fields of their own (``thinking``, ``reas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +39,9 @@ _LABEL = re.compile(r"[A-Za-z0-9_.:-]{0,128}")
 _BYTES = frozenset({"data", "signature", "thought_signature", "encrypted_content"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=-]*")
 _READ = frozenset({"name", "arguments"})  # of the function of a call
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Leaf(NamedTuple):
@@ -122,6 +125,16 @@ def _is_read(path: Path, main: str) -> bool:
             return path[0] == main and field in _READ
         case _:
             return False
+
+
+def strangers(raw: bytes | msgspec.Raw, known: Collection[str]) -> dict[str, Any]:
+    """Return the members of an object that are not ``known`` and may hold text, from its JSON.
+
+    Raises msgspec.DecodeError and UnicodeDecodeError where it is no object.
+    """
+    told = _members(raw)
+    names = [name for name in told if name not in known] if told.keys() - known else ()
+    return {name: decoded(told[name]) for name in names if bytes(told[name])[:1] in {b'"', b"{", b"["}}
 
 
 def under(path: Path, holder: Any, key: Any) -> Iterator[Leaf]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gateway.protocol.chunks import Choice
 from gateway.protocol.filtering import Filter, MakeFilter, Names, reason_of
 from gateway.protocol.patches import Patch
-from gateway.protocol.rest import Leaf, Path, Rest
+from gateway.protocol.rest import Leaf, Path, Rest, under
 
 
 class RestTexts:
@@ -76,6 +77,14 @@ class RestTexts:
     def passed(self) -> None:
         """The chunk has been written: nothing goes into it any more."""
         self._here, self.changed, self.chars = {}, False, 0
+
+
+def filtered(members: dict[str, Any], make_filter: MakeFilter) -> RestTexts:
+    """Send each text of members that are whole through a filter of its own, and put what may be shown in its place."""
+    texts = RestTexts(partial(make_filter, 0))
+    texts.feed([leaf for name in members for leaf in under((name,), members, name)])
+    texts.finish()
+    return texts
 
 
 class StreamRest:

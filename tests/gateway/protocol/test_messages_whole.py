@@ -135,3 +135,10 @@ def test_what_came_from_the_cache_is_counted() -> None:
 def test_what_is_no_answer_is_a_failure(raw: bytes) -> None:
     with pytest.raises(EngineError):
         WholeMessage(raw)
+
+
+def test_what_stands_beside_is_text_too_unless_it_is_known() -> None:
+    body = filtered(message(text("hi"), foo={"x": ["a papaya"]}))
+    assert (body["foo"], body["stop_reason"]) == ({"x": ["a ******"]}, "end_turn")
+    body = filtered(message(text("hi"), foo="a zebra"))
+    assert (body["foo"], body["stop_reason"]) == ("a ", "refusal")

@@ -174,3 +174,12 @@ def test_the_caller_gets_its_own_words_back_and_no_raw_messages() -> None:
         None,
         None,
     )
+
+
+def test_what_stands_beside_is_text_too_unless_it_is_known() -> None:
+    body = filtered(response(message("hi"), foo={"x": ["a papaya"]}, reasoning={"effort": "low", "summary": "papaya"}))
+    assert (body["foo"], body["reasoning"]) == ({"x": ["a ******"]}, {"effort": "low", "summary": "******"})
+    body = filtered(response(message("hi"), output_text="a zebra"))
+    assert (body["output_text"], body["status"]) == ("a ", "incomplete")
+    echoed = response(message("hi"), instructions="a zebra", tools=[{"name": "zebra"}], metadata={"a": "zebra"})
+    assert filtered(echoed) == json.loads(echoed)
