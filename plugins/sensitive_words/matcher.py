@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gateway.sdk import Reading
+from plugins.sensitive_words.alone import aside, readings
 from plugins.sensitive_words.fold import fold
 from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.forms import Form, forms
@@ -90,7 +91,8 @@ class Matcher:
             return False
         if not self.folding.repeats and (letters := quick(text)) is not None:
             return not self.lanes.any(letters)
-        return not self.lanes.any(read(text, repeats=self.folding.repeats).letters.encode())
+        repeats = self.folding.repeats
+        return not any(self.lanes.any(read(one, repeats=repeats).letters.encode()) for one in readings(text))
 
     def unfinished(self, held: str, before: str) -> tuple[list[str], str] | None:
         """Return what entries may have begun with at the end of a held text, and what stands before what follows it.
@@ -98,7 +100,8 @@ class Matcher:
         None where an entry is in the text already, or repeats count once: then only a scan knows.
         """
         copy = read(before + held, repeats=self.folding.repeats)
-        if self.symbols or self.folding.repeats or self.lanes.any(copy.letters.encode()):
+        known = not (self.symbols or self.folding.repeats) and (copy.same or aside(copy.text) is None)
+        if not known or self.lanes.any(copy.letters.encode()):
             return None
         return self.tail.tails(copy), context(copy, len(copy.letters))
 
@@ -118,6 +121,8 @@ class Matcher:
         copy = read(whole, repeats=self.folding.repeats)
         search = _Search(self, asker, len(before), len(whole), final=final)
         search.through(copy)
+        if not copy.same and (other := aside(whole)) is not None:
+            search.through(read(other, repeats=self.folding.repeats))
         if self.symbols:
             search.for_symbols(whole)
         hold, at = search.hold, len(copy.letters)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gateway.sdk import Blocked, Edit
+from plugins.sensitive_words.alone import has_alone
 from plugins.sensitive_words.cover import Cover, covers
 from plugins.sensitive_words.matcher import Found, Matcher, Scan
 from plugins.sensitive_words.skeleton import TABLE
@@ -77,7 +78,12 @@ class States:
             state.tails, before = known
             state.released = self.at("", before)
         first = TABLE[ord(text[0])]
-        if len(first) != 1 or first in " -" or any(self.matcher.begins(tail + first) for tail in state.tails or ()):
+        if (
+            len(first) != 1
+            or first in " -"
+            or has_alone(text[0])
+            or any(self.matcher.begins(tail + first) for tail in state.tails or ())
+        ):
             return None
         return state.released
 

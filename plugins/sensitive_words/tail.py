@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
+from plugins.sensitive_words.alone import has_alone
 from plugins.sensitive_words.fold import WORD
 from plugins.sensitive_words.gaps import LONGEST, between, gap
 from plugins.sensitive_words.skeleton import Copy
@@ -120,6 +121,14 @@ class Tail:
 
 def context(copy: Copy, end: int) -> str:
     """Return what matters of the letters before ``end`` for what comes after: something short that is read alike."""
+    if not copy.same and end:
+        last = copy.text[copy.places[max(0, end - 2 * LONGEST)] : copy.lasts[end - 1] + 1]
+        if has_alone(last):  # it is read in two ways, so nothing short stands for it
+            return last
+    return _in_short(copy, end)
+
+
+def _in_short(copy: Copy, end: int) -> str:
     letters = copy.letters
     at = end
     while at and letters[at - 1] in " -" and end - at <= LONGEST:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
+from plugins.sensitive_words.alone import is_power
 from plugins.sensitive_words.fold import WORD, fold
 from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.forms import Form
@@ -88,6 +89,8 @@ def _as_written(form: Form, place: Place, folding: Folding) -> bool | None:
     own: Sequence[Letter] = form.letters or [Letter(one, one, "", one) for one in form.key]
     pairs = list(zip(spelled[:size], own, strict=False))
     if not form.pinyin and not _marks_allow(pairs):
+        return False
+    if form.key.isdecimal() and is_power([one.raw for one, _ in pairs]):
         return False
     foreign = [one for one, its in pairs if one.letter != its.letter]
     return _script_rule(place, [one for one, _ in pairs], foreign) if foreign and folding.confusables else not foreign

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
+from plugins.sensitive_words.alone import is_power, readings
 from plugins.sensitive_words.fold import WORD, fold
 from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.matcher import Found
@@ -144,12 +146,12 @@ def occurrences(text: str, entry: Entry, folding: Folding) -> Iterator[tuple[int
     if signs[0].read_as in " -" or signs[-1].read_as in " -":
         yield from symbols(text, entry)
         return
-    read = units(text, repeats=folding.repeats)
-    for way in ways(entry, folding):
+    for one, way in product(readings(text), ways(entry, folding)):
+        read = units(one, repeats=folding.repeats)
         for start in range(len(read)):
             match = None if read[start].separates else walk(read, start, way.key)
-            if match is not None and counts(text, read, match, way, entry, folding):
-                yield *reach(text, read, match), match.at[-1], start
+            if match is not None and counts(one, read, match, way, entry, folding):
+                yield *reach(one, read, match), match.at[-1], start
 
 
 def counts(text: str, read: list[Unit], match: Match, way: Spelled, entry: Entry, folding: Folding) -> bool:
@@ -163,6 +165,8 @@ def counts(text: str, read: list[Unit], match: Match, way: Spelled, entry: Entry
         return fold(text[first:end]) == entry.word and all(map(fold, text[first:end]))
     if way.pinyin:
         return True
+    if way.key.isdecimal() and is_power([read[at].raw for at in match.at]):
+        return False
     marked = [(read[at], own) for at, own in zip(match.at, way.marks, strict=True)]
     spaced = [pair for pair, letter in zip(marked, way.letters, strict=True) if letter in WORD]
     same = [read[at].letter for at in match.at] == way.letters

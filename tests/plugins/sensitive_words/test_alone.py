@@ -1,0 +1,59 @@
+"""Symbols with letters in them are no part of the word beside them, and spell words among themselves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.sensitive_words.alone import aside, has_alone, is_power, readings
+from plugins.sensitive_words.matcher import Matcher
+from plugins.sensitive_words.stream import States
+from plugins.sensitive_words.wordlist import Entry, Source
+from tests.plugins.sensitive_words.test_stream import stream
+
+WORDS = ("forbiddenzebra", "8964", "赌博", "shit", "64", "12", "co")
+MATCHER = Matcher(
+    entry for number, word in enumerate(WORDS, 1) if isinstance(entry := Source("list").entry(word, number), Entry)
+)
+STATES = States(MATCHER)
+
+
+def hits(text: str) -> list[str]:
+    found = [text[start:end] for start, end, _ in MATCHER.scan(text).found]
+    assert bool(stream(list(text), STATES)[0].blocked) == bool(found)
+    return found
+
+
+@pytest.mark.parametrize("text", ["{}™", "{}²", "{}①", "№{}", "{}½", "{}㎏", "{}🇨🇳", "🇨🇳{}", "⒈{}", "{}㈱", "{}🆐"])
+@pytest.mark.parametrize("word", ["forbiddenzebra", "8964", "赌博", "shit"])
+def test_a_symbol_with_letters_is_no_part_of_the_word_beside_it(text: str, word: str) -> None:
+    assert hits(text.format(word)) == [word]
+
+
+@pytest.mark.parametrize("sign", ["®", "™", "①", "㎏", "🇨🇳", "🅱", "👨‍👩‍👧‍👦", "👍🏽👍🏽👍🏽", "²", "㊙"])
+def test_it_stands_between_letters_as_other_symbols_do(sign: str) -> None:
+    assert hits(f"赌{sign}博") == [f"赌{sign}博"]
+
+
+@pytest.mark.parametrize("text", ["sh™it", "sh🇨🇳it", "⑧⑨⑥④", "⁸⁹⁶⁴", "🇸🇭🇮🇹", "ⓢⓗⓘⓣ", "🆂🅷🅸🆃", "🅂hit", "s🅷it"])
+def test_words_are_still_spelled_in_such_symbols(text: str) -> None:
+    assert hits(text) == [text]
+
+
+@pytest.mark.parametrize("text", ["6⁴=1296", "1²", "2⁶⁴", "CO₂", "64₁₀", "🅲lass", "ⓢⓗⓘⓣⓣⓨ", "1½2", "6½4"])
+def test_a_power_an_index_and_a_letter_of_a_styled_word_stand_for_what_they_are(text: str) -> None:
+    assert hits(text) == []
+
+
+@given(st.text("赌ab1²™🇦🇧🅰🏽👍\u200d①½", max_size=12))
+def test_the_other_reading_keeps_every_place(text: str) -> None:
+    other = aside(text)
+    assert list(readings(text)) == ([text] if other is None else [text, other])
+    assert other is None or (len(other) == len(text) and has_alone(text))
+
+
+def test_a_power_is_raised_at_its_end() -> None:
+    assert is_power("6⁴")
+    assert not is_power("64")
+    assert not is_power("⁶⁴")
