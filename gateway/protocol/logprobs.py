@@ -15,7 +15,7 @@ Edits = Sequence[tuple[int, int, str]]
 
 #: What some engines write is no JSON; -9999 is vLLM's own floor of a log probability.
 CONSTANTS = {"-Infinity": -9999.0, "Infinity": 9999.0, "NaN": None}
-#: To the end, of logprobs that go on behind a text.
+#: Behind the end of whatever logprobs go on with behind a text.
 END = sys.maxsize
 
 _silent = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]").fullmatch  # tokens that no text repeats: <|im_end|>, </think>
@@ -123,16 +123,17 @@ def _joined(first: Any, second: Any) -> Any:
     return {key: (first.get(key) or []) + (second.get(key) or []) for key in {**first, **second}}
 
 
-def masked(logprobs: Any, text: str, edits: Edits) -> Any:
+def masked(logprobs: Any, text: str, edits: Edits, told: int = END) -> Any:
     """Return logprobs in which no token repeats an edited part of ``text``, which may be one part of what they tell.
 
-    Where the tokens do not join to the text (a character cut into byte tokens) every one of them is masked.
+    Where a filter ended the text at ``told``, only tokens up to there are left: not even how many followed is told.
+    Where the tokens do not join to the text (a character cut into byte tokens) every one of them is masked, or gone.
     """
     if not isinstance(logprobs, dict):
         return logprobs
     if "tokens" in logprobs:
-        return _masked_completion(logprobs, text, edits)
-    return {key: _masked_list(value, text, edits) if key in _LISTS else value for key, value in logprobs.items()}
+        return _masked_completion(logprobs, text, edits, told)
+    return {key: _masked_list(value, text, edits, told) if key in _LISTS else value for key, value in logprobs.items()}
 
 
 def all_masked(logprobs: Any) -> Any:
@@ -140,36 +141,45 @@ def all_masked(logprobs: Any) -> Any:
     return masked(logprobs, "", [(0, END, "")])
 
 
-def _touched(tokens: Sequence[str], text: str, edits: Edits) -> list[bool]:
+def none_left(logprobs: Any) -> Any:
+    """Return logprobs of which nothing is shown, for a choice that ended where no text can be found in them."""
+    return masked(logprobs, "", (), -1)
+
+
+def _touched(tokens: Sequence[str], text: str, edits: Edits, told: int) -> list[bool]:
+    """Say of each token up to ``told`` whether it is to be masked."""
     joined = "".join(tokens)
     at = -joined.find(text) if joined.count(text) == 1 else 1
     if at > 0:
-        return [True] * len(tokens)
+        return [True] * len(tokens) if told == END else []
     touched = []
     for token in tokens:
+        if at + len(token) > told:
+            break
         touched.append(any(start < at + len(token) and end > at for start, end, _ in edits))
         at += len(token)
     return touched
 
 
-def _masked_list(entries: Any, text: str, edits: Edits) -> Any:
+def _masked_list(entries: Any, text: str, edits: Edits, told: int) -> Any:
     if not isinstance(entries, list):
         return entries
     tokens = [str(entry.get("token", "")) for entry in entries]
     return [
         {**entry, "token": "*" * len(token), "bytes": list(b"*" * len(token)), "top_logprobs": []} if hit else entry
-        for entry, token, hit in zip(entries, tokens, _touched(tokens, text, edits), strict=True)
+        for entry, token, hit in zip(entries, tokens, _touched(tokens, text, edits, told), strict=False)
     ]
 
 
-def _masked_completion(logprobs: dict[str, Any], text: str, edits: Edits) -> dict[str, Any]:
+def _masked_completion(logprobs: dict[str, Any], text: str, edits: Edits, told: int) -> dict[str, Any]:
     tokens = [str(token) for token in logprobs.get("tokens") or []]
-    touched = _touched(tokens, text, edits)
-    shown = ["*" * len(token) if hit else token for token, hit in zip(tokens, touched, strict=True)]
-    tops = logprobs.get("top_logprobs")
+    touched = _touched(tokens, text, edits, told)
+    left = {key: value[: len(touched)] if isinstance(value, list) else value for key, value in logprobs.items()}
+    shown = ["*" * len(token) if hit else token for token, hit in zip(tokens, touched, strict=False)]
+    tops = left.get("top_logprobs")
     if isinstance(tops, list):
         tops = [None if hit else top for top, hit in zip(tops, touched, strict=False)]
-    return {**logprobs, "tokens": shown, "top_logprobs": tops}
+    return {**left, "tokens": shown, "top_logprobs": tops}
 
 
 def trimmed(logprobs: Any, kept: int) -> Any:

@@ -205,7 +205,10 @@ class Part:
         return shown, kept
 
     def masked(self, logprobs: Any) -> Any:
-        """Return a list of logprobs of the whole part with all of it masked that was not shown as it was said."""
+        """Return a list of logprobs of the whole part with all of it masked that was not shown as it was said.
+
+        Where a filter ended the answer in it, nothing is left of what followed.
+        """
         if not isinstance(logprobs, list) or not logprobs:
             return logprobs
         said, channel = self.said, self.channel
@@ -213,6 +216,8 @@ class Part:
         edits: Sequence[tuple[int, int, str]] = [
             (start - self._base, end - self._base, new) for start, end, new in channel.edits
         ]
+        if channel.blocked:
+            return masked({"content": logprobs}, said, edits, told)["content"]
         if told < len(said):
             edits = [*edits, (max(told, 0), len(said), "")]
         return masked({"content": logprobs}, said, edits)["content"] if edits else logprobs

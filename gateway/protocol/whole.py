@@ -16,7 +16,7 @@ from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.chunks import ABORTED, Chunk, Function, Texts, Usage, decode_chunk, plain
 from gateway.protocol.editing import BROKE_OFF, NONSENSE
 from gateway.protocol.filtering import MakeFilter, judged, reason_of
-from gateway.protocol.logprobs import CONSTANTS, END, all_masked, masked, trimmed
+from gateway.protocol.logprobs import CONSTANTS, END, all_masked, masked, none_left, trimmed
 from gateway.protocol.numbers import decoded
 from gateway.protocol.places import Table, values_in
 from gateway.protocol.rest import Rest
@@ -90,7 +90,7 @@ class WholeAnswer(Whole):
             self._body = rest.body
         for position, texts in told:
             for each in rest.choices if position is None else (position,):
-                self._hide_all(each)
+                self._hide_all(each, ended=texts.blocked is not None)
                 if texts.blocked is not None:
                     self._end(each, texts.blocked)
 
@@ -135,9 +135,7 @@ class WholeAnswer(Whole):
             return False
         choice = self.body["choices"][position]
         choice.get("message", choice)[kind if "message" in choice else "text"] = shown
-        self._hide(
-            choice, masked(choice.get("logprobs"), text, [*edits, (channel.told, END, "")] if blocked else edits)
-        )
+        self._hide(choice, masked(choice.get("logprobs"), text, edits, channel.told if blocked else END))
         if channel.blocked is not None:
             self._end(position, channel.blocked)
         return blocked
@@ -156,7 +154,7 @@ class WholeAnswer(Whole):
         if first is None:
             return False
         if function.name and (blocked := judged(function.name, first)) is not None:
-            self._hide_all(position)
+            self._hide_all(position, ended=True)
             self._end(position, blocked)
             return True
         self.chars += len(raw)
@@ -166,14 +164,14 @@ class WholeAnswer(Whole):
             message = self.body["choices"][position]["message"]
             call = message["function_call"] if tool < 0 else message["tool_calls"][tool]["function"]
             call["arguments"] = shown
-            self._hide_all(position)
+            self._hide_all(position, ended=channel.blocked is not None)
         if channel.blocked is not None:
             self._end(position, channel.blocked)
         return channel.blocked is not None
 
-    def _hide_all(self, position: int) -> None:
+    def _hide_all(self, position: int, *, ended: bool) -> None:
         choice = self.body["choices"][position]
-        self._hide(choice, all_masked(choice.get("logprobs")))
+        self._hide(choice, (none_left if ended else all_masked)(choice.get("logprobs")))
 
     def _end(self, position: int, blocked: Any) -> None:
         choice = self.body["choices"][position]

@@ -8,9 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.errors import EngineError
-from gateway.protocol.stream import MakeFilter
+from gateway.protocol import sse
+from gateway.protocol.stream import MakeFilter, StreamEditor
 from gateway.protocol.whole import FLOOR, WholeAnswer, as_stream
 
 
@@ -94,6 +97,77 @@ def test_a_block_ends_the_text_before_the_hit_and_says_so() -> None:
     assert (first["finish_reason"], first["stop_reason"]) == ("content_filter", None)
     assert "zebra" not in json.dumps(first)
     assert (second["message"]["content"], second["finish_reason"]) == ("fine", "stop")
+
+
+class Ends:
+    """Ends the text before "zebra", however it is cut."""
+
+    def __init__(self) -> None:
+        self.blocked: Any = None
+        self.fed = self.told = 0
+        self._text = ""
+
+    def feed(self, text: str) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        self._text += text
+        self.fed = len(self._text)
+        at = self._text.find("zebra")
+        self.blocked = None if at < 0 else "rule"
+        held = next((size for size in range(4, 0, -1) if self._text.endswith("zebra"[:size])), 0)
+        return self._to(self.fed - held if at < 0 else at)
+
+    def finish(self) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        return self._to(self.fed)
+
+    def whole(self, text: str) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        shown, _ = self.feed(text)
+        return (shown, ()) if self.blocked else (shown + self.finish()[0], ())
+
+    def _to(self, told: int) -> tuple[str, Sequence[tuple[int, int, str]]]:
+        shown, self.told = self._text[self.told : told], told
+        return shown, ()
+
+
+def listing(tokens: Sequence[str], at: int = 0, *, is_chat: bool) -> dict[str, Any]:
+    if is_chat:
+        return {"content": [{"token": token, "logprob": -1.0, "bytes": [1], "top_logprobs": []} for token in tokens]}
+    offsets = [at + sum(map(len, tokens[:position])) for position in range(len(tokens))]
+    return {
+        "tokens": list(tokens),
+        "token_logprobs": [-1.0 for _ in tokens],
+        "top_logprobs": [{token: -1.0} for token in tokens],
+        "text_offset": offsets,
+    }
+
+
+@given(st.lists(st.sampled_from(["x ", "ze", "bra", " y", "z", "ebra more"]), min_size=1), st.booleans())
+def test_where_an_answer_was_ended_its_logprobs_are_those_that_a_stream_would_have_shown(
+    tokens: list[str], is_chat: bool
+) -> None:
+    text = "".join(tokens)
+    said: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}
+    whole = {"index": 0, **said, "logprobs": listing(tokens, is_chat=is_chat), "finish_reason": "stop"}
+    body = filtered(json.dumps({"model": "m", "choices": [whole]}).encode(), lambda *_: Ends())
+    edit = StreamEditor(lambda *_: Ends(), model="m", choices=1, want_usage=False, merge=True)
+    for at, token in enumerate(tokens):
+        piece: dict[str, Any] = {"delta": {"content": token}} if is_chat else {"text": token}
+        listed = listing([token], sum(map(len, tokens[:at])), is_chat=is_chat)
+        edit.feed(
+            sse.encode(json.dumps({"model": "m", "choices": [{"index": 0, **piece, "logprobs": listed}]}).encode())
+        )
+    end: dict[str, Any] = {"index": 0, **({"delta": {}} if is_chat else {"text": ""}), "finish_reason": "stop"}
+    edit.feed(sse.encode(json.dumps({"model": "m", "choices": [end]}).encode()))
+    (streamed,), (shown,) = edit.merged()["choices"], body["choices"]
+    assert shown["finish_reason"] == streamed["finish_reason"]
+    nothing = listing([], is_chat=is_chat)
+    assert shown["logprobs"] == (streamed.get("logprobs") or nothing)
+
+
+def test_of_a_call_that_ended_the_answer_no_token_is_left() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "zebra"}'}}
+    body = filtered(
+        chat({"content": "", "tool_calls": [call]}, logprobs=listing(['{"a": "', "zebra", '"}'], is_chat=True))
+    )
+    assert body["choices"][0]["logprobs"] == {"content": []}
 
 
 def test_every_channel_has_a_filter_of_its_own() -> None:
