@@ -18,7 +18,7 @@ from gateway.protocol.places import (
     _join,
     _under,
 )
-from gateway.protocol.text import Key, Text
+from gateway.protocol.text import Key, Number, Text
 
 #: Of a block: what a caller's program knows it by, and what nobody can read.
 _LABELS = frozenset({"id", "type", "tool_use_id", "cache_control", "signature", "caller"})
@@ -194,7 +194,7 @@ def block_places(block: dict[str, Any], number: int = 0) -> Iterator[Place]:
             texts: list[Text] = []
             _anything(texts, block, field, field, None)
             for text in texts:
-                if not isinstance(text, Key) and text._at not in _OPAQUE:  # noqa: SLF001 - where it stands
+                if not isinstance(text, Key | Number) and text._at not in _OPAQUE:  # noqa: SLF001 - where it stands
                     yield Place("rest", text.path, number, text._container, text._at)  # noqa: SLF001
 
 

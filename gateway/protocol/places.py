@@ -15,7 +15,7 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.protocol import jsontext, rest
 from gateway.protocol.adjacent import Lines, Run, left_out, parts_texts, runs, text_field
-from gateway.protocol.text import Joined, Json, Key, Name, Text, Value
+from gateway.protocol.text import Joined, Json, Key, Name, Number, Text, Value
 
 Reader = Callable[[list[Text], Any, Any, str, str | None], None]
 """Adds the texts in ``container[at]`` to the list, given the path of the place and the role of the message."""
@@ -41,6 +41,16 @@ _FORM = frozenset(
     | {"structural_tag", "image_url", "url", "input", "role", "id", "doc_id", "examples", "minItems", "maxItems"}
 )
 _HOLDERS = frozenset({str, dict, list})
+_NUMBERS = frozenset({int, float})
+_READ = _HOLDERS | _NUMBERS
+_MANY_NUMBERS = 100_000  # in one list: a text each
+_TOKEN_IDS = re.compile(r"(?:prompt_token_ids|input_ids|_embeds)(?:\[|\Z)")
+#: Where a schema may stand, and what in it has to be a number.
+_SCHEMAS = ("tools[", "functions[", "response_format.", "guided_json", "structured_outputs.", "text.", "output_config.")
+_BOUNDS = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems"}
+    | {"maxItems", "minProperties", "maxProperties", "minContains", "maxContains"}
+)
 
 
 def texts_in(readers: Table, body: dict[str, Any]) -> list[Text]:
@@ -67,7 +77,10 @@ def _under(path: str, name: str | int) -> str:
 
 
 def _anything(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
-    """Every string in a value, and the names of its members. With a stack of its own: a body may be deep."""
+    """Every string and number in a value, and the names of its members. With a stack of its own: a body may be deep.
+
+    What is a number at the top of a body, or in a list there, is a parameter or a token's.
+    """
     waiting: list[tuple[Any, Any, str, Key | None]] = [(container, at, path, None)]
     while waiting:
         container, at, path, key = waiting.pop()
@@ -81,14 +94,31 @@ def _anything(found: list[Text], container: Any, at: Any, path: str, role: str |
             found.append(text)
             if key is not None:
                 key.value = text
+        elif type(value) in _NUMBERS:
+            if "." in path:
+                number = Number(container, at, path, role, fixed=at in _BOUNDS and path.startswith(_SCHEMAS))
+                found.append(number)
+                if key is not None:
+                    key.value = number
         elif isinstance(value, dict):
             members = [
                 (value, name, _under(path, name), None if name in _FORM else Key(value, name, path, ordinal))
                 for ordinal, name in enumerate(value)
             ]
             waiting += reversed(members)
-        elif isinstance(value, list) and not _HOLDERS.isdisjoint(map(type, value)):  # token ids hold no text
+        elif isinstance(value, list) and _holds_text(value, path):
             waiting += [(value, index, _under(path, index), None) for index in range(len(value) - 1, -1, -1)]
+
+
+def _holds_text(values: list[Any], path: str) -> bool:
+    """Tell whether a list has to be read; raises InvalidRequest where that would take too long."""
+    if not _HOLDERS.isdisjoint(map(type, values)):
+        return True
+    if "." not in path or _TOKEN_IDS.search(path):
+        return False
+    if len(values) > _MANY_NUMBERS:
+        raise InvalidRequest(f"{path} holds more numbers than can be checked.", param=path)
+    return not _NUMBERS.isdisjoint(map(type, values))
 
 
 def _messages(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
@@ -119,7 +149,7 @@ def _message(found: list[Text], message: dict[str, Any], path: str, role: str | 
         if isinstance(value, str):
             if _is_text_of_message(field, value):
                 found.append(Text(message, field, _under(path, field), role))
-        elif type(value) in _HOLDERS:
+        elif type(value) in _READ:
             _MESSAGE.get(field, _anything)(found, message, field, _under(path, field), role)
 
 
@@ -171,7 +201,7 @@ def _without_headers(found: list[Text], run: Run, path: str, role: str) -> Run:
 def _rest_of_part(found: list[Text], part: dict[str, Any], field: str | None, path: str, role: str | None) -> None:
     """What a part holds beside its text: vLLM hands unknown fields of a text part to the chat template."""
     for name, value in part.items():
-        if name not in _MEDIA and name not in {field, "type"} and type(value) in _HOLDERS:
+        if name not in _MEDIA and name not in {field, "type"} and type(value) in _READ:
             _anything(found, part, name, _under(path, name), role)
 
 
@@ -205,7 +235,7 @@ def _function(found: list[Text], container: Any, at: Any, path: str, role: str |
     for field, value in function.items():
         if field == "arguments" and isinstance(value, str):
             _json(found, function, field, f"{path}.arguments", role)
-        elif type(value) in _HOLDERS:
+        elif type(value) in _READ:
             _anything(found, function, field, _under(path, field), role)
 
 

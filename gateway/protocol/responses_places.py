@@ -22,7 +22,7 @@ from gateway.protocol.places import (
     _structured,
     _under,
 )
-from gateway.protocol.text import Key, Text
+from gateway.protocol.text import Key, Number, Text
 from gateway.protocol.unread import _is_embedding, _numbers, _urls
 
 #: Of an item of the conversation: what gateway, engine and caller know it by, never written by a model.
@@ -130,7 +130,7 @@ def _rest(holder: dict[str, Any], field: str) -> Iterator[Place]:
     if isinstance(holder[field], str | dict | list):
         _anything(texts, holder, field, field, None)
     for text in texts:
-        if not isinstance(text, Key) and not (text._at in _NO_TEXT and _is_label(text.text)):  # noqa: SLF001 - a Text
+        if not isinstance(text, Key | Number) and not (text._at in _NO_TEXT and _is_label(text.text)):  # noqa: SLF001 - a Text
             yield Place("rest", text.path, 0, text._container, text._at)  # noqa: SLF001 - where it stands
 
 

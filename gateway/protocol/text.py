@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from gateway.protocol import jsontext
 from gateway.protocol.jsontext import spliced
 
@@ -63,6 +65,24 @@ class Key(Text):
         self.text = self._at = new
         if self.value is not None:
             self.value._at = new  # noqa: SLF001 - another Text
+
+
+class Number(Text):
+    """A number of a body, as JSON writes it. An edited one becomes a string, as inside JSON text.
+
+    ``fixed``: nothing but a number can stand there; it is read, and no edit changes it.
+    """
+
+    __slots__ = ("_fixed",)
+
+    def __init__(self, container: Any, at: str | int, path: str, role: str | None = None, *, fixed: bool) -> None:
+        self._container, self._at, self._fixed = container, at, fixed
+        self.path, self.role = path, role
+        self.text = msgspec.json.encode(container[at]).decode()
+
+    def _write(self, new: str) -> None:
+        if new != self.text and not self._fixed:
+            super()._write(new)
 
 
 class Joined(Text):

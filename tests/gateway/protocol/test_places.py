@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.errors import InvalidRequest
 from gateway.protocol import unread
 from gateway.protocol.surface import answer_texts, request_texts
+from gateway.protocol.text import Number
 
 CHAT = "/v1/chat/completions"
 ROUTES = (CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize")
@@ -290,8 +291,11 @@ def test_whatever_the_json_it_is_walked_and_what_is_edited_is_gone(
         for text in find(route, edited):
             was = text.text
             text.edit([(0, len(was), "#")] if was else [])
+            if isinstance(text, Number) and text.text == was:  # a schema's bound
+                continue
             assert text.text.partition("_")[0] == ("#" if was else "")  # two names alike get a number
-        assert all(set(text.text) <= {"#", "_", *"0123456789"} for text in find(route, edited))
+        left = [text for text in find(route, edited) if not isinstance(text, Number)]  # of token ids now renamed
+        assert all(set(text.text) <= {"#", "_", *"0123456789"} for text in left)
         json.dumps(edited)
 
 
@@ -301,3 +305,71 @@ def test_looking_changes_nothing(route: str, body: dict[str, Any]) -> None:
     request_texts(route, body)
     answer_texts(route, body)
     assert json.dumps(body) == before
+
+
+PHONE = 13800138000
+_SCHEMA = {"type": "object", "properties": {"a": {"enum": [PHONE], "const": PHONE, "default": PHONE, "maximum": PHONE}}}
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "path"),
+    [
+        ("/v1/messages", {"type": "tool_use", "id": "t", "name": "f", "input": {"tel": PHONE}}, "input.tel"),
+        ("/v1/messages/count_tokens", {"type": "tool_use", "id": "t", "input": {"tels": [PHONE]}}, "input.tels[0]"),
+        (CHAT, call({"tel": float(PHONE)}), "messages[0].tool_calls[0].function.arguments.tel"),
+        (CHAT, {"role": "user", "content": "a", "n": PHONE}, "messages[0].n"),
+        (CHAT, {"chat_template_kwargs": {"a": [[PHONE]]}}, "chat_template_kwargs.a[0][0]"),
+        (CHAT, {"documents": [{"n": PHONE}]}, "documents[0].n"),
+        ("/v1/responses", {"tools": [{"parameters": _SCHEMA}]}, "tools[0].parameters.properties.a.enum[0]"),
+        ("/v1/score", {"documents": [{"n": PHONE}]}, "documents[0].n"),
+    ],
+)
+def test_a_number_that_a_model_can_read_is_text_and_edited_a_string(route: str, body: Any, path: str) -> None:
+    if "role" in body:
+        body = {"messages": [body]}
+    elif "input" in body:
+        body = {"messages": [{"role": "assistant", "content": [body]}]}
+    body = copy.deepcopy(body)
+    found = {text.path.removeprefix("messages[0].content[0]."): text for text in request_texts(route, body)}
+    number = found[path]
+    assert number.text.startswith("13800138000")
+    number.edit([(3, 7, "****")])
+    assert "138****8000" in json.dumps(body)
+    assert number.text.startswith("138****8000")
+
+
+def test_a_bound_of_a_schema_is_read_and_stays_a_number() -> None:
+    body = copy.deepcopy({"tools": [{"type": "function", "function": {"parameters": _SCHEMA}}]})
+    bound = next(text for text in request_texts(CHAT, body) if text.path.endswith(".maximum"))
+    bound.edit([(3, 7, "****")])
+    assert body["tools"][0]["function"]["parameters"]["properties"]["a"]["maximum"] == PHONE  # type: ignore[index]
+
+
+def test_a_members_name_and_its_number_are_both_edited() -> None:
+    body = {"documents": [{"a tel": PHONE}]}
+    name, number = request_texts(CHAT, body)
+    name.edit([(0, 1, "*")])
+    number.edit([(3, 7, "****")])
+    assert json.dumps(body) == '{"documents": [{"* tel": "138****8000"}]}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": [1, 2]},
+        {"prompt": [[1], [2]]},
+        {"prompt": {"prompt_token_ids": [1, 2]}},
+        {"input": [1]},
+        {"input": [[1, 2], [3]]},
+        {"temperature": 0.5, "seed": 1, "n": 2},
+        {"thing": {"flag": True, "none": None}},
+    ],
+)
+def test_tokens_and_parameters_are_no_text(body: dict[str, Any]) -> None:
+    assert [text.text for text in request_texts("/v1/completions", body) if text.text.isdecimal()] == []
+
+
+def test_more_numbers_than_can_be_checked_are_refused() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        request_texts(CHAT, {"documents": [{"n": [1] * 100_001}]})
+    assert refused.value.param == "documents[0].n"

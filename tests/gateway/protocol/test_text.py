@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.text import Joined, Json, Key, Text, Value
+from gateway.protocol.text import Joined, Json, Key, Number, Text, Value
 
 
 def edits_of(text: str, data: st.DataObject) -> list[tuple[int, int, str]]:
@@ -86,3 +86,12 @@ def test_values_in_json_are_edited_and_the_rest_keeps_its_spelling() -> None:
     assert body["arguments"] == '{ "tel":"138****8000", "n": "a\\"\\/c" ,"m":"\\ud83d\\ude00"}'
     tel.replace("0")
     assert json.loads(body["arguments"]) == {"tel": "0", "n": 'a"/c', "m": "😀"}
+
+
+def test_an_edited_number_becomes_a_string_unless_it_has_to_be_one() -> None:
+    body = {"a": 2**70, "b": 0.5}
+    Number(body, "a", "a", fixed=False).edit([(0, 2, "**")])
+    fixed = Number(body, "b", "b", fixed=True)
+    fixed.replace("x")
+    assert body == {"a": "**80591620717411303424", "b": 0.5}
+    assert fixed.text == "0.5"
