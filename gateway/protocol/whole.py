@@ -49,9 +49,12 @@ class WholeAnswer(Whole):
         """Some engines write -Infinity and NaN, which are not JSON."""
         try:
             self._body = json.loads(raw, parse_constant=CONSTANTS.__getitem__)
-            return decode_chunk(msgspec.json.encode(self._body))  # its parts are kept as JSON
+            head = decode_chunk(msgspec.json.encode(self._body))  # its parts are kept as JSON
         except (ValueError, RecursionError, msgspec.MsgspecError) as fault:
             raise EngineError(NONSENSE) from fault
+        if any(choice.finish_reason is None for choice in head.choices or ()):
+            raise EngineError(BROKE_OFF)  # no JSON, and no end: what a stream would be told of it
+        return head
 
     @property
     def usage(self) -> Usage | None:
@@ -63,7 +66,7 @@ class WholeAnswer(Whole):
 
         Raises EngineError where there are no choices, and whatever a filter that failed raises.
         """
-        if self.head.choices is None:
+        if not self.head.choices:
             raise EngineError(NONSENSE)
         for position, choice in enumerate(self.head.choices):
             message = choice.message

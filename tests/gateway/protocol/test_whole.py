@@ -288,3 +288,12 @@ def test_of_a_blocked_whole_answer_nothing_is_left_that_a_stream_would_not_have_
     assert (told["content"], told["tool_calls"]) == ("ok", [calls[0]])
     told = _blocked_whole({"content": "ok", "tool_calls": [calls[0], _called("zebra", "{}")]})
     assert told["tool_calls"] == [calls[0]]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b'{"choices": []}', b'{"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": NaN}]}'],
+)
+def test_what_would_be_no_stream_is_no_whole_answer(raw: bytes) -> None:
+    with pytest.raises(EngineError):
+        WholeAnswer(raw).filter(lambda *_: None)
