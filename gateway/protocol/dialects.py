@@ -80,6 +80,9 @@ _TRANSFORMERS: Final = MappingProxyType(
     }
 )
 
+#: Who does not know the newer name would pass over a limit under it.
+_OLDER: Final = MappingProxyType({"max_completion_tokens": "max_tokens"})
+
 DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
     {
         "vllm": Dialect(),
@@ -94,12 +97,12 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             ),
         ),
         "llama.cpp": Dialect(
-            renamed={"repetition_penalty": "repeat_penalty"},
+            renamed={"repetition_penalty": "repeat_penalty", **_OLDER},
             dropped=_but("repetition_penalty", "top_k", "min_p", "ignore_eos", "chat_template_kwargs"),
         ),
-        "ollama": Dialect(dropped=_VLLMS),
-        "tgi": Dialect(dropped=_VLLMS),
-        "transformers": Dialect(renamed={"max_completion_tokens": "max_tokens"}, only=_TRANSFORMERS),
+        "ollama": Dialect(renamed=_OLDER, dropped=_VLLMS),
+        "tgi": Dialect(renamed=_OLDER, dropped=_VLLMS),
+        "transformers": Dialect(renamed=_OLDER, only=_TRANSFORMERS),
     }
 )
 

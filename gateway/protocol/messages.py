@@ -48,11 +48,9 @@ def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> None:
 
     ``max_tokens`` is required by this API: where it is missing the engine says so. Raises InvalidRequest.
     """
-    value, ceiling = body.get("max_tokens"), ceilings.max_output_tokens
+    value, ceiling = openai.tokens(body, "max_tokens"), ceilings.max_output_tokens
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest("max_tokens must be a whole number.", param="max_tokens")
     if ceiling is not None and value > ceiling:
         asked.clamped = True
         body["max_tokens"] = value = ceiling

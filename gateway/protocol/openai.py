@@ -152,22 +152,41 @@ def clamp(route: str, body: dict[str, Any], asked: Asked, ceilings: Ceilings) ->
     if route == COMPLETIONS:
         _count(body, "best_of", ceilings.max_choices)
         choices *= _list_of_texts(body, "prompt", ceilings.max_prompts)
-    ceiling = ceilings.max_output_tokens
-    named = 16 if route == COMPLETIONS else 0  # what OpenAI and vLLM take for completions
+    _clamp_tokens(route, body, asked, ceilings.max_output_tokens)
+    asked.choices, asked.output_tokens = choices, asked.output_tokens * choices
+
+
+def _clamp_tokens(route: str, body: dict[str, Any], asked: Asked, ceiling: int | None) -> None:
+    """Hold each choice to so many tokens. A completion that only echoes its prompt (to score it) may ask for none."""
+    default = 16 if route == COMPLETIONS else None  # OpenAI's and vLLM's; others go on for ever
+    named = None
     for field in ("max_completion_tokens", "max_tokens"):
-        value = body.get(field)
+        value = tokens(body, field, least=0 if default and body.get("echo") is True else 1)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidRequest(f"{field} must be a whole number.", param=field)
         if ceiling is not None and value > ceiling:
             body[field] = value = ceiling
             asked.clamped = True
-        named = max(named, int(value))
-    if not named and ceiling is not None:
-        body["max_tokens"] = named = ceiling
-        asked.filled = ("max_tokens",)
-    asked.choices, asked.output_tokens = choices, named * choices
+        named = max(named or 0, int(value))
+    if named is None or (default and body.get("max_tokens") is None):
+        filled = ceiling if default is None or ceiling is None else min(default, ceiling)
+        named = max(named or 0, filled or default or 0)
+        if filled is not None:
+            body["max_tokens"] = filled
+            asked.filled = ("max_tokens",)
+    asked.output_tokens = named
+
+
+def tokens(body: dict[str, Any], field: str, *, least: int = 1) -> float | None:
+    """Return how many tokens an answer may have, None where the field says nothing. Raises InvalidRequest naming it."""
+    value = body.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidRequest(f"{field} must be a whole number.", param=field)
+    if value < least:
+        raise InvalidRequest(f"{field} must be at least {least}.", param=field)
+    return value
 
 
 def _list_of_texts(body: dict[str, Any], field: str, ceiling: int) -> int:

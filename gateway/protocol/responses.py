@@ -14,7 +14,7 @@ from gateway.errors import Failure, InvalidRequest, NotFound
 from gateway.protocol import failures, responses_places, unread
 from gateway.protocol.guided import GUIDED, translate_guided
 from gateway.protocol.named import Numbers
-from gateway.protocol.openai import Asked, Ceilings, _host
+from gateway.protocol.openai import Asked, Ceilings, _host, tokens
 from gateway.protocol.schemas import check_schemas
 
 RESPONSES = "/v1/responses"
@@ -49,9 +49,7 @@ def ask(body: dict[str, Any], media_hosts: frozenset[str]) -> Asked:
 
 def clamp(body: dict[str, Any], asked: Asked, ceilings: Ceilings) -> None:
     """Hold a request to its model's ceiling of tokens, in place. Raises InvalidRequest."""
-    value, ceiling = body.get("max_output_tokens"), ceilings.max_output_tokens
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise InvalidRequest("max_output_tokens must be a whole number.", param="max_output_tokens")
+    value, ceiling = tokens(body, "max_output_tokens"), ceilings.max_output_tokens
     if ceiling is not None and (value is None or value > ceiling):
         asked.clamped, asked.filled = value is not None, ("max_output_tokens",) if value is None else ()
         body["max_output_tokens"] = value = ceiling

@@ -48,8 +48,9 @@ def test_nobody_else_gets_what_only_vllm_knows(dialect: str) -> None:
 def test_fields_have_the_engines_own_names() -> None:
     assert sent("sglang", request_id="r", include_reasoning=True)["rid"] == "r"
     assert sent("llama.cpp", repetition_penalty=1.1)["repeat_penalty"] == 1.1
-    assert sent("transformers", max_completion_tokens=9)["max_tokens"] == 9
-    assert "max_tokens" not in sent("transformers", max_completion_tokens=None)
+    for dialect in ("transformers", "ollama", "tgi", "llama.cpp"):
+        assert sent(dialect, max_completion_tokens=9)["max_tokens"] == 9
+        assert "max_tokens" not in sent(dialect, max_completion_tokens=None)
 
 
 def test_transformers_gets_nothing_that_it_would_refuse() -> None:

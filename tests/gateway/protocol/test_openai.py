@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
 from gateway.protocol.openai import CHAT, COMPLETIONS, EMBEDDINGS, Asked, Ceilings, check, clamp, for_engine, read
+from gateway.protocol.surface import POSTED
 
 CEILINGS = Ceilings(max_output_tokens=100, max_choices=4, max_prompts=3)
 HI = [{"role": "user", "content": "hi"}]
@@ -130,6 +131,44 @@ def test_the_ceiling_is_the_default_of_a_chat_and_without_one_the_engine_decides
     body = {"model": "m"}
     assert not clamped(CHAT, body, Ceilings(None, 4, 3)).filled
     assert "max_tokens" not in body
+
+
+@pytest.mark.parametrize("body", [{}, {"max_tokens": None}, {"max_completion_tokens": 50}])
+def test_a_completion_that_names_no_limit_has_openais_on_every_engine(body: dict[str, Any]) -> None:
+    body = {"model": "m", "prompt": "hi", **body}
+    asked = clamped(COMPLETIONS, body)
+    assert (body["max_tokens"], asked.filled) == (16, ("max_tokens",))
+    assert asked.output_tokens == (body.get("max_completion_tokens") or 16)
+    tight: dict[str, Any] = {"model": "m"}
+    free: dict[str, Any] = {"model": "m"}
+    assert clamped(COMPLETIONS, tight, Ceilings(9, 4, 3)).output_tokens == tight["max_tokens"] == 9
+    assert clamped(COMPLETIONS, free, Ceilings(None, 4, 3)).output_tokens == 16
+    assert "max_tokens" not in free, "without a ceiling the engine decides"
+
+
+@pytest.mark.parametrize("value", [0, -5, 0.5])
+@pytest.mark.parametrize(
+    ("route", "field"),
+    [
+        (CHAT, "max_tokens"),
+        (CHAT, "max_completion_tokens"),
+        (COMPLETIONS, "max_tokens"),
+        ("/v1/responses", "max_output_tokens"),
+        ("/v1/messages", "max_tokens"),
+    ],
+)
+def test_less_than_one_token_is_refused_and_named_on_every_route(route: str, field: str, value: float) -> None:
+    for ceilings in (CEILINGS, Ceilings(None, 4, 3)):
+        with pytest.raises(InvalidRequest) as refusal:
+            POSTED[route].clamp({"model": "m", field: value}, Asked("m"), ceilings)
+        assert refusal.value.param == field
+
+
+def test_who_scores_a_prompt_asks_for_no_token() -> None:
+    body = {"model": "m", "prompt": "hi", "echo": True, "max_tokens": 0}
+    assert clamped(COMPLETIONS, body).output_tokens == body["max_tokens"] == 0
+    with pytest.raises(InvalidRequest):
+        clamped(CHAT, {"model": "m", "echo": True, "max_tokens": 0})
 
 
 @given(st.sampled_from(["max_tokens", "n", "best_of"]), st.sampled_from([True, "5", [5], {"a": 5}]))
