@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from gateway.pipeline import Link
 from gateway.sdk import Options, Plugin
-from gateway.settings import ChainEntry, ConfigurationError, Model, Settings
+from gateway.settings import ANY_MODEL, ChainEntry, ConfigurationError, Model, Settings
 from gateway.settings.description import Option, options
 from gateway.settings.faults import Source, Where, did_you_mean, explain
 
@@ -71,23 +72,39 @@ def catalogue() -> list[Described]:
 def chain_of(settings: Settings) -> list[Link]:
     """Make the plugins of a configuration, as ``build_chain`` does. Raises ConfigurationError."""
     tokenizers = dict.fromkeys(model.tokenizer for model in settings.models if model.tokenizer)
-    return build_chain(settings.chain, settings.base, settings.source, [*tokenizers])
+    models = {name: model.name for model in settings.models for name in (model.name, *model.aliases)}
+    keys = {key.name: key.name for key in settings.keys}
+    names = {"model": partial(_named, "model", models), "key": partial(_named, "key", keys)}
+    return build_chain(settings.chain, settings.base, settings.source, [*tokenizers], names)
+
+
+def _named(kind: str, known: Mapping[str, str], name: str) -> str:
+    """Return the model or key that a plugin's option names. Raises ValueError."""
+    if name in known:
+        return known[name]
+    if ANY_MODEL in known:
+        raise ValueError(f'the model "*" is all there is: list {name!r} as a model')
+    raise ValueError(f"there is no {kind} {name!r}; {did_you_mean(name, known)}")
 
 
 def build_chain(
-    entries: Sequence[ChainEntry], base: Path, source: Source | None = None, tokenizers: Sequence[Path] = ()
+    entries: Sequence[ChainEntry],
+    base: Path,
+    source: Source | None = None,
+    tokenizers: Sequence[Path] = (),
+    names: Mapping[str, Callable[[str], str]] | None = None,
 ) -> list[Link]:
     """Make the configured plugins, in order. It reads files and compiles lists: call it off the event loop.
 
     ``base`` is the folder that relative paths in options start from, ``source`` where the entries stand, ``tokenizers``
-    the folders of the models' own.
+    the folders of the models' own, ``names`` what says whose a name is that options give as a model's or a key's.
 
     Raises:
         ConfigurationError: with one line for each fault of each plugin, and the files that their options name.
 
     """
     available = installed()
-    context = {"base": base, "tokenizers": tuple(tokenizers)}
+    context = {"base": base, "tokenizers": tuple(tokenizers), **(names or {})}
     used: Counter[str] = Counter()
     links: list[Link] = []
     faults: list[tuple[Where, str]] = []

@@ -22,10 +22,9 @@ from gateway.record import Hit, Listing, Record, Run, Shape
 
 __all__ = [
     "WIDE_MARKS", "Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit",
-    "Listing", "Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape", "Text", "TextFilter",
+    "KeyName", "Listing", "ModelName", "Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape",
+    "Text", "TextFilter",
 ]  # fmt: skip
-
-Prompt = str | Sequence[Mapping[str, Any]]  # a text, or the messages of a chat
 
 
 class Options(BaseModel, frozen=True, extra="forbid"):
@@ -33,7 +32,10 @@ class Options(BaseModel, frozen=True, extra="forbid"):
 
 
 ConfigPath = Annotated[Path, AfterValidator(lambda path, info: Path((info.context or {}).get("base", ".")) / path)]
-"""A path in a plugin's options; a relative one is taken from the configuration file's folder."""
+ModelName = Annotated[str, AfterValidator(lambda name, info: (info.context or {}).get("model", str)(name))]
+KeyName = Annotated[str, AfterValidator(lambda name, info: (info.context or {}).get("key", str)(name))]
+"""In options: a path, beside the configuration file if relative; a model of it (an alias becomes its name); a key."""
+Prompt = str | Sequence[Mapping[str, Any]]  # a text, or the messages of a chat
 
 
 class Answer:
@@ -114,8 +116,7 @@ class Exchange:
 
     @request.setter
     def request(self, request: dict[str, Any]) -> None:
-        self._texts = None
-        self.body = request
+        self._texts, self.body = None, request
 
     def texts(self) -> list[Text]:
         """Return every text in the request, with its place; editing one edits the request."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import structlog
 from pydantic import Field, field_validator, model_validator
 
-from gateway.sdk import Answer, Exchange, Failure, Hit, Options, Plugin, Refused, Reply
+from gateway.sdk import Answer, Exchange, Failure, Hit, ModelName, Options, Plugin, Refused, Reply
 
 _log = structlog.get_logger()
 
@@ -56,7 +56,9 @@ class FallbackOptions(Options):
     texts: Mapping[str, str] = Field(
         default={}, description="language: the answer in it; the first one where the caller's is not there"
     )
-    model: str | None = Field(default=None, description="asked first, if given; a text follows where it fails too")
+    model: ModelName | None = Field(
+        default=None, description="asked first, if given; a text follows where it fails too"
+    )
     model_s: float = Field(
         default=30.0, gt=0, description="how long that model may take; the entry's timeout_s has to be longer"
     )

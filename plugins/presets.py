@@ -8,7 +8,7 @@ from typing import Any, Literal
 import structlog
 from pydantic import Field
 
-from gateway.sdk import Exchange, Options, Plugin, Refused
+from gateway.sdk import Exchange, KeyName, ModelName, Options, Plugin, Refused
 
 _log = structlog.get_logger()
 
@@ -80,8 +80,8 @@ class PresetsOptions(Options):
 
     presets: dict[str, Preset] = Field(default={}, description="further presets by name, or others for shipped names")
     default: str | None = Field(default=None, description="the preset of requests that nothing else gives one")
-    keys: dict[str, str] = Field(default={}, description="the preset of each key (by name)")
-    models: dict[str, str] = Field(default={}, description="the preset of each model")
+    keys: dict[KeyName, str] = Field(default={}, description="the preset of each key (by name)")
+    models: dict[ModelName, str] = Field(default={}, description="the preset of each model")
     ceilings: Ceilings = Field(
         default=Ceilings(), description="the most that is let through: max_tokens, n, top_logprobs, best_of"
     )

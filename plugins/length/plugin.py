@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import structlog
 from pydantic import Field
 
-from gateway.sdk import Exchange, Failure, Hit, Options, Plugin, Refused
+from gateway.sdk import Exchange, Failure, Hit, ModelName, Options, Plugin, Refused
 from plugins.length.conversation import Conversation, characters
 from plugins.length.cutting import Cutter, Way
 from plugins.length.forms import CHAT, MESSAGES, RESPONSES, conversed
@@ -40,7 +40,7 @@ class LengthOptions(Options):
     outliers: int = Field(
         default=3, ge=0, description="semantic: sentences kept first, being the least like the first sentence"
     )
-    embeddings: str | None = Field(
+    embeddings: ModelName | None = Field(
         default=None, description="semantic: a model of this gateway whose embeddings tell likeness; null: words do"
     )
     answer_tokens: int = Field(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from gateway.sdk import ConfigPath, Options
+from gateway.sdk import ConfigPath, KeyName, ModelName, Options
 from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.wordlist import Action
 
@@ -26,8 +26,8 @@ class ListOptions(Options):
     action: Action = "block"
     tag: str | None = None
     replacement: str | None = None
-    keys: frozenset[str] | None = None
-    models: frozenset[str] | None = None
+    keys: frozenset[KeyName] | None = None
+    models: frozenset[ModelName] | None = None
     directions: frozenset[Direction] | None = None
     encoding: str = "utf-8"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.registry import build_chain, catalogue, installed
-from gateway.settings import ChainEntry, ConfigurationError, Source
+from gateway.registry import build_chain, catalogue, chain_of, installed
+from gateway.settings import ChainEntry, ConfigurationError, Settings, Source, load
 
 Install = Callable[..., None]
 
@@ -187,3 +188,59 @@ def test_the_catalogue_tells_hooks_and_options_and_what_is_broken(install: Insta
     assert loud.options[0] == ("times", "integer", "1", "How often.")
     assert loud.options[1] == ("mark", "! or ?", '"!"', "")
     assert "no_such_module" in str(described["broken"].fault)
+
+
+NAMES = """
+models:
+  - {name: m, aliases: [gpt], engines: [{url: "http://127.0.0.1:8100"}]}
+keys: [{name: team, sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}]
+"""
+#: Every option of ours that names a model or a key, with a name in it.
+NAMING: list[tuple[str, str, Callable[[str], dict[str, Any]]]] = [
+    ("fallback", "model", lambda name: {"model": name}),
+    ("length", "model", lambda name: {"embeddings": name}),
+    ("presets", "model", lambda name: {"models": {name: "chat"}}),
+    ("presets", "key", lambda name: {"keys": {name: "chat"}}),
+    ("sensitive_words", "model", lambda name: {"lists": [{"path": "w.txt", "models": [name]}]}),
+    ("sensitive_words", "key", lambda name: {"lists": [{"path": "w.txt", "keys": [name]}]}),
+]
+
+
+def configured(folder: Path, plugin: str, options: Any) -> Settings:
+    (folder / "w.txt").write_text("zebra\n")
+    chain = json.dumps([{"plugin": plugin, "options": options}])
+    (folder / "sluice.yaml").write_text(f"{NAMES}chain: {chain}\n")
+    return load(folder / "sluice.yaml", {})
+
+
+@pytest.mark.parametrize(("plugin", "kind", "options"), NAMING)
+def test_a_model_or_key_that_options_name_has_to_be_there(
+    tmp_path: Path, plugin: str, kind: str, options: Callable[[str], dict[str, Any]]
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        chain_of(configured(tmp_path, plugin, options("nope")))
+    (line,) = caught.value.lines
+    assert f"chain[0].options.{next(iter(options('nope')))}" in line
+    assert f"there is no {kind} 'nope'; known here: " in line
+    assert chain_of(configured(tmp_path, plugin, options("m" if kind == "model" else "team")))
+
+
+def test_an_alias_in_options_is_its_models_name(tmp_path: Path) -> None:
+    (link,) = chain_of(configured(tmp_path, "presets", {"models": {"gpt": "chat"}}))
+    assert link.plugin.options.models == {"m": "chat"}
+
+
+def test_options_of_ours_that_sound_like_names_are_known_as_such() -> None:
+    ours = [each for each in catalogue() if each.package.startswith("sluice-gateway")]
+    found = {(each.name, option.name) for each in ours for option in each.options}
+    sounding = {each for each in found if each[1] in {"model", "models", "key", "keys", "embeddings"}}
+    assert sounding <= {(plugin, next(iter(options("x")))) for plugin, _, options in NAMING}, "add it to NAMING"
+
+
+def test_where_one_model_takes_every_name_no_option_can_name_one(tmp_path: Path) -> None:
+    (tmp_path / "sluice.yaml").write_text(
+        'models: [{name: "*", engines: [{url: "http://127.0.0.1:8100"}]}]\n'
+        "chain: [{plugin: fallback, options: {model: other}}]\n"
+    )
+    with pytest.raises(ConfigurationError, match="list 'other' as a model"):
+        chain_of(load(tmp_path / "sluice.yaml", {}))

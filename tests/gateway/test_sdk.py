@@ -15,8 +15,22 @@ from gateway.sdk import Answer, ConfigPath, Exchange, Plugin
 
 #: A change here is a change of what every plugin relies on: it goes into the changelog.
 SURFACE = [
-    *("Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit", "Listing"),
-    *("Options", "Plugin", "Reading", "Record", "Refused", "Reply", "Run", "Shape", "Text", "TextFilter"),
+    *("Answer", "Blocked", "Channel", "ConfigPath", "ContentFiltered", "Edit", "Exchange", "Failure", "Hit"),
+    *(
+        "KeyName",
+        "Listing",
+        "ModelName",
+        "Options",
+        "Plugin",
+        "Reading",
+        "Record",
+        "Refused",
+        "Reply",
+        "Run",
+        "Shape",
+        "Text",
+        "TextFilter",
+    ),
     "WIDE_MARKS",
 ]
 HOOKS = ["start", "stop", "on_request", "text_filter", "on_answer", "on_failure", "on_complete"]
