@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 #: Lengths of requests that people ask about.
 USUAL = (1024, 4096, 16384, 65536)
+#: No number on the command line is larger, and no name longer.
+MOST, LONGEST = 10**15, 1024
+#: What commands and values say where a bare config.json was given.
+STAND_IN = "MODEL"
 
 
 def add(commands: Commands) -> None:
@@ -45,33 +49,45 @@ def plan(arguments: argparse.Namespace) -> int:
     from gateway.engine.failure import CannotStart
 
     try:
-        shape = _shape(arguments.model)
-        machine = _machine(arguments)
         wanted = _wanted(arguments)
+        machine = _machine(arguments)
+        path = _config_of(arguments.model)
+        checkpoint = _shape(path)
+        shape = plans.loaded(checkpoint, machine)
         found = plans.plan(shape, machine, wanted)
     except (CannotStart, ValueError) as fault:
         raise Stopped([f"sluice plan: {fault}"]) from None
     others = [] if found.fits else list(plans.changes(shape, machine, wanted))
+    notes = [*shape.notes, *_renamed(arguments.model, path)]
+    if shape.dtype != checkpoint.dtype:
+        notes.append(f"the checkpoint is in {checkpoint.dtype}; vLLM loads it in {shape.dtype}")
+    model = STAND_IN if _renamed(arguments.model, path) else arguments.model
     if arguments.json:
-        _print_json(shape, machine, found, others, arguments.model)
+        _print_json(shape, machine, found, others, model, notes)
     else:
-        print("\n".join(_told(shape, machine, found, arguments.model)))
+        print("\n".join([*_told(shape, machine, found, arguments.model, model), *(f"note: {note}" for note in notes)]))
         for change in others:
             print(f"it fits with {change.said}: {_many(shape, change.plan)}")
-            print(f"  {_command(change.plan, arguments.model)}")
+            if not change.plan.wanted.quantisation or plans.while_loading(change.plan):  # else it is another checkpoint
+                print(f"  {_command(change.plan, model)}")
         if not found.fits and not others:
             print("no change of one thing makes it fit: a smaller model, or larger cards")
     return 0 if found.fits else WRONG
 
 
-def _shape(said: str) -> Shape:
-    """Find config.json: the file itself, in a folder, or in the hub's cache."""
+def _renamed(said: str, path: Path) -> list[str]:
+    """Say that a bare config.json is nothing that an engine could load."""
+    if Path(said).expanduser() != path:
+        return []
+    return [f"{STAND_IN} stands for the folder or the hub's name that {said} is of"]
+
+
+def _shape(path: Path) -> Shape:
     import msgspec
 
     from gateway.engine.failure import CannotStart
     from gateway.engine.shape import shape
 
-    path = _config_of(said)
     try:
         config = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as fault:
@@ -82,9 +98,12 @@ def _shape(said: str) -> Shape:
 
 
 def _config_of(said: str) -> Path:
+    """Find config.json: the file itself, in a folder, or in the hub's cache."""
     from gateway.engine.failure import CannotStart
     from gateway.settings import environment
 
+    if len(said) > LONGEST:
+        raise CannotStart(f"{said[:40]}… is no name of a model")
     path = Path(said).expanduser()
     if path.is_file():
         return path
@@ -107,7 +126,8 @@ def _machine(arguments: argparse.Namespace) -> Machine:
     if arguments.cpu is not None:
         return Machine(card=None, memory=int(arguments.cpu * GIB))
     if arguments.gpu:
-        return Machine(card=named(arguments.gpu), count=arguments.gpus or arguments.tensor_parallel or 1)
+        ranks = (arguments.tensor_parallel or 1) * arguments.pipeline_parallel
+        return Machine(card=named(arguments.gpu), count=arguments.gpus or ranks)
     here = look(environment())
     if here.cards:
         card = Card("this machine's card", min(here.cards), 0, fp8=True)
@@ -125,8 +145,10 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
         raise ValueError("--gpu-memory-utilization is a share: over 0, at most 1")
     numbers = ("gpus", "cpu", "max_model_len", "tensor_parallel", "pipeline_parallel", "block_size")
     for name in (*numbers, "kv_cache_memory_bytes"):
-        if (value := getattr(arguments, name)) is not None and value <= 0:
-            raise ValueError(f"--{name.replace('_', '-')} has to be more than 0")
+        if (value := getattr(arguments, name)) is not None and not 0 < value < MOST:
+            raise ValueError(
+                f"--{name.replace('_', '-')} has to be more than 0{'' if value <= 0 else ', and a number'}"
+            )
     return Wanted(
         length=arguments.max_model_len,
         tensor_parallel=arguments.tensor_parallel,
@@ -138,7 +160,7 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
     )
 
 
-def _told(shape: Shape, machine: Machine, found: Plan, model: str) -> list[str]:
+def _told(shape: Shape, machine: Machine, found: Plan, said: str, model: str) -> list[str]:
     from gateway.engine import kv
     from gateway.engine.machine import GIB
 
@@ -146,16 +168,12 @@ def _told(shape: Shape, machine: Machine, found: Plan, model: str) -> list[str]:
         return f"{size / GIB:.2f} GiB"
 
     kind = f", {shape.experts} experts" if shape.experts else ""
-    how = (
-        f" in {shape.quantisation.method}, {shape.quantisation.bits} bit"
-        if shape.quantisation
-        else f" in {shape.dtype}"
-    )
+    how = f"{shape.quantisation.method}, {shape.quantisation.bits} bit" if shape.quantisation else shape.dtype
     where = f"{machine.count} x {machine.card.name}" if machine.card else "a CPU"
     a_token, a_block = kv.token_bytes(shape, found.cache), kv.block_bytes(shape, found.cache)
     block = found.cache.block
     lines = [
-        f"{model}: {shape.layers} layers, {shape.attention}{kind}, context {shape.context}",
+        f"{said}: {shape.layers} layers, {shape.attention}{kind}, context {shape.context}",
         f"on {where}, tensor parallel {found.tensor_parallel}, pipeline parallel {found.wanted.pipeline_parallel}:",
         f"  {gib(found.total):>12}  of each device for the engine ({found.wanted.utilization:.0%})",
         f"  {gib(found.weights):>12}  weights in {how}",
@@ -206,7 +224,7 @@ def _yaml(machine: Machine, found: Plan, model: str) -> list[str]:
     return ["Helm values:", *(f"  {line}" for line in text.splitlines())]
 
 
-def _print_json(shape: Shape, machine: Machine, found: Plan, others: list[Any], model: str) -> None:
+def _print_json(shape: Shape, machine: Machine, found: Plan, others: list[Any], model: str, notes: list[str]) -> None:
     import msgspec
 
     from gateway.engine import kv
@@ -231,6 +249,7 @@ def _print_json(shape: Shape, machine: Machine, found: Plan, others: list[Any], 
         },
         "flags": _flags(found),
         "helm": values(found, machine, model),
+        "notes": notes,
         "changes": [{"change": each.said, "flags": _flags(each.plan)} for each in others],
     }
     print(msgspec.json.format(msgspec.json.encode(told)).decode())

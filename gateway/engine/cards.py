@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,23 +13,24 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """``memory`` in bytes as the driver tells it; ``bandwidth`` in GB/s; ``fp8``: from compute capability 8.9 on."""
+    """Memory in bytes as drivers tell it, bandwidth in GB/s; ``fp8``: from capability 8.9 on, ``bf16``: from 8.0."""
 
     name: str
     memory: int
     bandwidth: int
     fp8: bool
+    bf16: bool = True
 
 
-def _card(name: str, mib: int, bandwidth: int, *, fp8: bool) -> tuple[str, Card]:
-    return name.lower(), Card(name, mib * MIB, bandwidth, fp8)
+def _card(name: str, mib: int, bandwidth: int, *, fp8: bool, bf16: bool = True) -> tuple[str, Card]:
+    return name.lower(), Card(name, mib * MIB, bandwidth, fp8, bf16)
 
 
 CARDS: Mapping[str, Card] = dict(
     [
-        _card("T4", 15360, 320, fp8=False),
-        _card("V100-16GB", 16384, 900, fp8=False),
-        _card("V100-32GB", 32768, 900, fp8=False),
+        _card("T4", 15360, 320, fp8=False, bf16=False),
+        _card("V100-16GB", 16384, 900, fp8=False, bf16=False),
+        _card("V100-32GB", 32768, 900, fp8=False, bf16=False),
         _card("A10", 23028, 600, fp8=False),
         _card("A10G", 23028, 600, fp8=False),
         _card("RTX3090", 24576, 936, fp8=False),
@@ -61,6 +63,6 @@ def named(name: str) -> Card:
         return max(found, key=lambda card: card.memory)
     for unit in ("gib", "gb"):
         number = wanted.removesuffix(unit)
-        if number != wanted and number.replace(".", "", 1).isdigit():
+        if number != wanted and re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9})?", number) and float(number):
             return Card(name, int(float(number) * GIB), 0, fp8=False)
     raise ValueError(f"no card {name!r}: one of {', '.join(card.name for card in CARDS.values())}, or its memory: 96GB")

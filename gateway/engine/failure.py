@@ -1,4 +1,4 @@
-"""The one failure of this room: the engine cannot be had, told in a line that a person can act on."""
+"""The failure of this room: the engine cannot be had, told in a line that a person can act on."""
 
 from __future__ import annotations
 
@@ -9,3 +9,7 @@ class CannotStart(Exception):
     def __init__(self, message: str, log: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.log = log
+
+
+class Uncounted(CannotStart):
+    """A model that vLLM may run, and whose size is not counted here."""

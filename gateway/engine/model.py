@@ -46,7 +46,8 @@ def read(directory: Path, name: str) -> Model:
     if found := faults(directory):
         raise CannotStart(f"{directory} is not a whole model: {'; '.join(found)}")
     config = msgspec.json.decode((directory / "config.json").read_bytes())
-    text = config.get("text_config") or config  # of a multimodal model, the language model's part
+    part = config.get("text_config")  # of a multimodal model, the language model's part
+    text = part if isinstance(part, dict) and part else config
     heads = _number(text, "num_attention_heads", "n_head")
     kv_heads = _number(text, "num_key_value_heads") or heads
     head = _number(text, "head_dim") or (_number(text, "hidden_size", "n_embd") // heads if heads else 0)

@@ -14,7 +14,8 @@ from gateway.engine import kv
 from gateway.engine.cards import Card
 from gateway.engine.kv import Cache, Capacity
 from gateway.engine.machine import GIB
-from gateway.engine.shape import Quantisation, Shape
+from gateway.engine.quantised import BEFOREHAND, FAMILIES, Quantisation
+from gateway.engine.shape import BYTES, Shape
 
 #: Requests that vLLM samples for at once unless told otherwise; their logits are in memory together, 4 bytes a number.
 SEQUENCES = 256
@@ -28,6 +29,8 @@ ACTIVATIONS = 16
 CPU_WORKER = GIB
 #: Of the requests that fit, so many are left free: lengths are never as planned.
 HEADROOM = 0.2
+#: Models that vLLM does not run in float16 (config/model.py, 0.32): float32 is left to them on cards without bfloat16.
+NO_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,23 +101,34 @@ def splits(shape: Shape, degree: int) -> str | None:
     inner = shape.expert_intermediate if shape.experts else shape.intermediate
     if inner % degree:
         return f"the intermediate size {inner} cannot be split over {degree}"
-    group = shape.quantisation.group if shape.quantisation else 0
+    # Kernels for experts alone pad them.
+    group = shape.quantisation.group if shape.quantisation and not shape.quantisation.experts else 0
     if group and (inner // degree) % group:
         return f"{inner // degree} channels a rank are no whole groups of {group}"
     return None
 
 
+def loaded(shape: Shape, machine: Machine) -> Shape:
+    """Return the shape in the dtype that vLLM loads it in (``_resolve_auto_dtype``): float32 only where it has to."""
+    if not machine.card or machine.card.bf16:
+        return replace(shape, dtype="bfloat16") if BYTES[shape.dtype] == BYTES["float32"] else shape
+    return replace(shape, dtype="float32" if shape.kind in NO_FLOAT16 else "float16")
+
+
 def plan(shape: Shape, machine: Machine, wanted: Wanted) -> Plan:
     """Plan with what is asked; the tensor parallel degree is the smallest that fits. Raises ValueError."""
-    if wanted.quantisation:
-        shape = replace(shape, quantisation=wanted.quantisation)
-    degrees = [wanted.tensor_parallel] if wanted.tensor_parallel else _degrees(shape, machine, wanted)
+    if wanted.length and wanted.length > shape.context:
+        raise ValueError(f"--max-model-len {wanted.length}: the model's context is {shape.context}, vLLM takes no more")
+    if wanted.block and wanted.block % kv.CUDA_BLOCK:
+        raise ValueError(f"--block-size {wanted.block}: vLLM's attention takes multiples of {kv.CUDA_BLOCK}")
+    shape = loaded(replace(shape, quantisation=wanted.quantisation or shape.quantisation), machine)
+    degrees = [wanted.tensor_parallel] if wanted.tensor_parallel else _degrees(shape, machine, wanted) or [1]
     tried = [_at(shape, machine, wanted, degree) for degree in degrees]
     return next((one for one in tried if one.fits), tried[-1])
 
 
 def _degrees(shape: Shape, machine: Machine, wanted: Wanted) -> list[int]:
-    most = machine.count // wanted.pipeline_parallel if machine.card else 1
+    most = min(shape.heads, machine.count // wanted.pipeline_parallel) if machine.card else 1
     return [degree for degree in range(1, max(1, most) + 1) if splits(shape, degree) is None]
 
 
@@ -124,7 +138,10 @@ def _at(shape: Shape, machine: Machine, wanted: Wanted, degree: int) -> Plan:
     if shape.layers < wanted.pipeline_parallel:
         raise ValueError(f"pipeline parallel {wanted.pipeline_parallel}: the model has {shape.layers} layers")
     ranks = degree * wanted.pipeline_parallel
-    length = min(wanted.length or shape.context, shape.context)
+    if machine.card and ranks > machine.count:
+        split = f"tensor parallel {degree}, pipeline parallel {wanted.pipeline_parallel}"
+        raise ValueError(f"{split}: that takes {ranks} cards, there are {machine.count} (--gpus)")
+    length = wanted.length or shape.context
     weights = -(-shape.weight_bytes() // ranks)
     reserve = _reserve(shape, machine, degree)
     cache = Cache(
@@ -136,6 +153,8 @@ def _at(shape: Shape, machine: Machine, wanted: Wanted, degree: int) -> Plan:
     )
     share = int(machine.total * wanted.utilization) // (1 if machine.card else ranks)
     memory = share - weights - reserve if wanted.kv_memory is None else wanted.kv_memory
+    if wanted.kv_memory and weights + reserve + memory > machine.total // (1 if machine.card else ranks):
+        raise ValueError(f"--kv-cache-memory-bytes {memory}: beside the weights no device has so much")
     fits = memory > 0 and kv.serves_one(shape, cache, memory, length)
     return Plan(
         wanted=wanted,
@@ -180,14 +199,17 @@ def changes(shape: Shape, machine: Machine, wanted: Wanted) -> Iterator[Change]:
         lambda: _shorter(shape, machine, wanted),
         lambda: _fp8_cache(machine, wanted),
         lambda: _quantised(shape, machine, wanted, "FP8 weights", Quantisation(method="fp8", bits=8)),
-        lambda: _quantised(shape, machine, wanted, "4-bit weights (AWQ)", _AWQ),
+        lambda: _quantised(shape, machine, wanted, "a checkpoint with 4-bit weights (AWQ)", _AWQ),
         lambda: _more_cards(shape, machine, wanted),
     )
     for attempt in tries:
         if (tried := attempt()) is None:
             continue
         said, other, asked = tried
-        found = plan(shape, other, asked)
+        try:
+            found = plan(shape, other, asked)
+        except ValueError:  # groups that do not divide, say
+            continue
         if found.fits:
             yield Change(said, found)
 
@@ -220,11 +242,12 @@ def _quantised(
 def _more_cards(shape: Shape, machine: Machine, wanted: Wanted) -> tuple[str, Machine, Wanted] | None:
     if machine.card is None:
         return None
-    for count in (2, 4, 8, 16):
-        if count > machine.count and splits(shape, count) is None:
-            asked = replace(wanted, tensor_parallel=count)
+    for degree in (2, 4, 8, 16):
+        count = degree * wanted.pipeline_parallel
+        if count > machine.count and splits(shape, degree) is None:
+            asked = replace(wanted, tensor_parallel=degree)
             if plan(shape, replace(machine, count=count), asked).fits:
-                return f"{count} cards, tensor parallel {count}", replace(machine, count=count), asked
+                return f"{count} cards, tensor parallel {degree}", replace(machine, count=count), asked
     return None
 
 
@@ -237,8 +260,10 @@ def flags(found: Plan) -> list[str]:
         said += ["--pipeline-parallel-size", str(found.wanted.pipeline_parallel)]
     if found.wanted.kv_dtype != "auto":
         said += ["--kv-cache-dtype", found.wanted.kv_dtype]
-    if found.wanted.quantisation:
-        said += ["--quantization", found.wanted.quantisation.method]
+    if method := while_loading(found):
+        said += ["--quantization", method]
+    if found.wanted.block:
+        said += ["--block-size", str(found.wanted.block)]
     if found.wanted.kv_memory is not None:
         said += ["--kv-cache-memory-bytes", str(found.wanted.kv_memory)]
     elif found.wanted.utilization != Wanted().utilization:
@@ -246,18 +271,27 @@ def flags(found: Plan) -> list[str]:
     return said
 
 
+def while_loading(found: Plan) -> str:
+    """Return what vLLM quantises to while it loads; empty where the checkpoint's weights are left as they are."""
+    method = found.wanted.quantisation.method if found.wanted.quantisation else ""
+    return "" if FAMILIES.get(method, method) in BEFOREHAND else method
+
+
 def values(found: Plan, machine: Machine, model: str) -> Mapping[str, Any]:
     """Return the chart's values for a plan: one model of one engine."""
-    extra = [] if found.wanted.kv_dtype == "auto" else [f"--kv-cache-dtype={found.wanted.kv_dtype}"]
+    wanted = found.wanted
+    extra = [] if wanted.kv_dtype == "auto" else [f"--kv-cache-dtype={wanted.kv_dtype}"]
+    extra += [f"--block-size={wanted.block}"] if wanted.block else []
+    extra += [f"--kv-cache-memory-bytes={wanted.kv_memory}"] if wanted.kv_memory is not None else []
     engine = {
         "name": "v1",
         "model": model,
-        "nodes": found.wanted.pipeline_parallel,
+        "nodes": wanted.pipeline_parallel,
         "gpu": {"count": found.tensor_parallel if machine.card else 0},
         "tensorParallelSize": found.tensor_parallel,
         "maxModelLen": found.length,
-        "gpuMemoryUtilization": found.wanted.utilization,
-        "quantization": found.wanted.quantisation.method if found.wanted.quantisation else "",
+        "gpuMemoryUtilization": wanted.utilization,
+        "quantization": while_loading(found),
         "extraArgs": extra,
     }
     name = model.rstrip("/").rsplit("/", 1)[-1].lower()

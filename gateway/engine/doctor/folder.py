@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.engine import model as models
 from gateway.engine.doctor.finding import Finding, fine, odd, wrong
-from gateway.engine.failure import CannotStart
+from gateway.engine.failure import CannotStart, Uncounted
 from gateway.engine.machine import GIB
 from gateway.engine.shape import Shape, shape
 
@@ -27,11 +27,13 @@ def look_at_model(folder: Path) -> Iterator[Finding]:
     config = _json(folder / "config.json")
     try:
         its = shape(config)
+        yield weights(folder, its)
+        yield precision(its)
+    except Uncounted as fault:
+        yield odd("weights", str(fault), "sluice plan and this command know nothing of its size")
     except CannotStart as fault:
         yield wrong("model", str(fault), "another checkpoint, or mend config.json")
         return
-    yield weights(folder, its)
-    yield precision(its)
     yield tokenizer(folder)
     yield template(folder)
     yield generation(folder)
@@ -57,8 +59,8 @@ def precision(its: Shape) -> Finding:
     """Whether dtype and quantisation go together."""
     if its.quantisation is None:
         if its.dtype == "float32":
-            mend = "--dtype bfloat16 halves it"
-            return odd("dtype", "float32: twice the memory for nothing", mend)
+            mend = "convert it: vLLM loads it in bfloat16"
+            return odd("dtype", "float32: twice the disk and the time to load for nothing", mend)
         return fine("dtype", its.dtype)
     how = its.quantisation
     told = f"{how.method}, {how.bits} bit" + (f", groups of {how.group}" if how.group else "")

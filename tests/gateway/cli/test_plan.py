@@ -33,7 +33,8 @@ def test_one_that_does_not_fit_comes_with_what_would_help(model: str, capsys: Ca
     assert main(["plan", model, "--gpu", "T4"]) == 2
     told = capsys.readouterr().out
     assert "it does not fit" in told
-    assert "it fits with 4-bit weights (AWQ)" in told
+    assert "it fits with a checkpoint with 4-bit weights (AWQ)" in told
+    assert "awq" not in told  # no flag makes one
 
 
 def test_the_same_for_machines(model: str, capsys: Captured) -> None:
@@ -53,6 +54,11 @@ def test_the_same_for_machines(model: str, capsys: Captured) -> None:
         (["--gpu", "H100", "--gpu-memory-utilization", "90"], "over 0, at most 1"),
         (["--gpu", "H100", "--max-model-len", "0"], "--max-model-len has to be more than 0"),
         (["--cpu", "-4"], "--cpu has to be more than 0"),
+        (["--cpu", "inf"], "--cpu has to be more than 0, and a number"),
+        (["--cpu", "1e300"], "--cpu has to be more than 0, and a number"),
+        (["--cpu", "nan"], "--cpu has to be more than 0"),
+        (["--gpu", "H100", "--gpus", "2", "-tp", "8"], "that takes 8 cards, there are 2"),
+        (["--gpu", "H100", "--max-model-len", "999999"], "the model's context is 8192"),
     ],
 )
 def test_wrong_wishes_are_one_line(model: str, capsys: Captured, words: list[str], told: str) -> None:
@@ -63,8 +69,44 @@ def test_wrong_wishes_are_one_line(model: str, capsys: Captured, words: list[str
     assert err.count("\n") == 1
 
 
+def test_cards_are_as_many_as_the_split_takes_where_nobody_says(model: str, capsys: Captured) -> None:
+    assert main(["plan", model, "--gpu", "H100", "-tp", "2", "-pp", "2"]) == 0
+    assert "on 4 x H100" in capsys.readouterr().out
+
+
+def test_a_bare_config_is_no_model_that_an_engine_could_load(model: str, capsys: Captured) -> None:
+    assert main(["plan", f"{model}/config.json", "--gpu", "H100"]) == 0
+    told = capsys.readouterr().out
+    assert "sluice up --model MODEL -- " in told
+    assert "model: MODEL" in told
+    assert "note: MODEL stands for the folder or the hub's name" in told
+
+
+def test_what_vllm_loads_otherwise_than_the_checkpoint_says_is_told(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B | {"torch_dtype": "float32", "vision_config": {"a": 1}}))
+    assert main(["plan", str(tmp_path), "--gpu", "H100", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["token_bytes"] == 131072
+    assert told["notes"] == [
+        "weights beside the language model's are not counted (vision_config)",
+        "the checkpoint is in float32; vLLM loads it in bfloat16",
+    ]
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a/" * 300])
+def test_a_name_that_no_model_has_is_one_line(name: str, capsys: Captured) -> None:
+    assert main(["plan", name, "--cpu", "8"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
-    ("text", "told"), [("[1]", "not a JSON object"), ("{}", "config.json has no num_attention_heads")]
+    ("text", "told"),
+    [
+        ("[1]", "not a JSON object"),
+        ("{}", "config.json has no num_attention_heads"),
+        ('{"text_config": [1]}', "text_config is no object"),
+        ('{"num_attention_heads": 8, "hidden_size": -4096}', "hidden_size -4096 is no number of a model"),
+    ],
 )
 def test_a_config_that_is_none_is_one_line(tmp_path: Path, capsys: Captured, text: str, told: str) -> None:
     file = tmp_path / "config.json"

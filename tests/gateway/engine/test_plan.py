@@ -8,9 +8,10 @@ import pytest
 
 from gateway.engine.cards import named
 from gateway.engine.machine import GIB
-from gateway.engine.plan import Machine, Wanted, changes, flags, plan, splits, values
-from gateway.engine.shape import Quantisation, shape
-from tests.gateway.engine.test_shape import LLAMA_8B
+from gateway.engine.plan import Machine, Wanted, changes, flags, loaded, plan, splits, values
+from gateway.engine.quantised import Quantisation
+from gateway.engine.shape import shape
+from tests.gateway.engine.test_shape import GPT_OSS, LLAMA_8B
 
 SMALL = shape(LLAMA_8B)
 LARGE = shape(
@@ -48,7 +49,7 @@ def test_the_cheapest_change_comes_first_and_fits() -> None:
     assert [each.split(" (")[0] for each in said] == [
         "a shorter context: 16384 tokens",
         "FP8 weights",
-        "4-bit weights",
+        "a checkpoint with 4-bit weights",
         "4 cards, tensor parallel 4",
     ]
     a10 = Machine(card=named("A10"))
@@ -86,6 +87,60 @@ def test_what_cannot_be_is_one_line() -> None:
         plan(SMALL, H100, Wanted(pipeline_parallel=33))
 
 
+@pytest.mark.parametrize(
+    ("more", "card", "dtype"),
+    [
+        ({}, "H100", "bfloat16"),
+        ({"torch_dtype": "float32"}, "H100", "bfloat16"),
+        ({"torch_dtype": "float"}, None, "bfloat16"),
+        ({"torch_dtype": "float16"}, "H100", "float16"),
+        ({}, "T4", "float16"),
+        ({"torch_dtype": "float32"}, "V100", "float16"),
+        ({"model_type": "gemma2"}, "T4", "float32"),
+        ({"torch_dtype": "float32", "model_type": "gemma2"}, "L4", "bfloat16"),
+    ],
+)
+def test_weights_and_cache_take_the_dtype_that_vllm_loads(more: dict[str, str], card: str | None, dtype: str) -> None:
+    """``_resolve_auto_dtype`` of vLLM 0.32: float32 becomes the platform's first dtype that the model can be in."""
+    machine = Machine(card=named(card), count=8) if card else Machine(card=None, memory=64 * GIB)
+    found = shape(LLAMA_8B | more)
+    assert loaded(found, machine).dtype == dtype
+    assert loaded(loaded(found, machine), machine).dtype == dtype
+    usual = loaded(SMALL, machine)
+    twice = 2 if dtype == "float32" else 1
+    assert plan(found, machine, Wanted(tensor_parallel=8 if card else 1)).weights == pytest.approx(
+        usual.weight_bytes() * twice / (8 if card else 1), abs=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (Wanted(tensor_parallel=8), "takes 8 cards, there are 2"),
+        (Wanted(pipeline_parallel=3), "takes 3 cards, there are 2"),
+        (Wanted(length=8193), "context is 8192"),
+        (Wanted(block=7), "multiples of 16"),
+        (Wanted(kv_memory=2**40), "no device has so much"),
+    ],
+)
+def test_what_there_is_not_is_not_planned_with(wanted: Wanted, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        plan(SMALL, replace(H100, count=2), wanted)
+
+
+def test_every_change_is_one_that_can_be_done() -> None:
+    stages = Wanted(pipeline_parallel=2)
+    said = [change.said for change in changes(LARGE, replace(H100, count=2), stages)]
+    assert "4 cards, tensor parallel 2" in said
+    odd = replace(LARGE, intermediate=28672 + 64)  # no groups of 128
+    assert not any("AWQ" in change.said for change in changes(odd, H100, Wanted()))
+
+
+def test_gpt_oss_fits_the_card_it_was_made_for_and_its_padded_experts_split() -> None:
+    assert plan(shape(GPT_OSS), H100, Wanted()).fits
+    assert splits(shape(GPT_OSS), 8) is None
+
+
 def test_a_cpu_has_one_memory_for_all_its_workers() -> None:
     cpu = Machine(card=None, memory=64 * GIB)
     one, two = (plan(SMALL, cpu, Wanted(tensor_parallel=degree)) for degree in (1, 2))
@@ -104,3 +159,13 @@ def test_flags_and_values_say_what_was_planned() -> None:
     assert model["name"] == "large-70b"
     assert model["engines"][0]["gpu"] == {"count": found.tensor_parallel}
     assert model["engines"][0]["maxModelLen"] == 32768
+    found = plan(SMALL, H100, Wanted(block=32, kv_memory=8 * GIB))
+    assert " ".join(flags(found)).endswith(f"--block-size 32 --kv-cache-memory-bytes {8 * GIB}")
+    (model,) = values(found, H100, "m")["models"]
+    assert model["engines"][0]["extraArgs"] == ["--block-size=32", f"--kv-cache-memory-bytes={8 * GIB}"]
+
+
+def test_a_checkpoint_that_has_to_be_another_is_no_flag() -> None:
+    awq, fp8 = (Quantisation(method=method, bits=4, group=128) for method in ("awq", "fp8"))
+    assert "--quantization" not in flags(plan(SMALL, H100, Wanted(quantisation=awq)))
+    assert flags(plan(SMALL, H100, Wanted(quantisation=fp8)))[-2:] == ["--quantization", "fp8"]

@@ -68,6 +68,14 @@ def test_weights_that_do_not_belong_to_the_config_are_odd(folder: Path) -> None:
     assert (level, "it should be" in told) == ("odd", True)
 
 
+@pytest.mark.parametrize("more", [{"mamba_d_state": 16}, {"quantization_config": {"quant_method": "quark"}}])
+def test_a_model_whose_size_nobody_counts_is_odd_and_the_rest_is_told(folder: Path, more: dict[str, Any]) -> None:
+    change(folder / "config.json", **more)
+    found = levels(folder)
+    assert found.pop("weights")[0] == "odd"
+    assert {level for level, _ in found.values()} == {"fine"}
+
+
 def test_pickles_are_odd(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     assert levels(folder)["weights"][0] == "odd"
