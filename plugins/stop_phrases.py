@@ -42,20 +42,25 @@ class StopPhrases(Plugin):
         """Watch what the model says; not what it thinks or hands to tools."""
         if channel.kind != "content" or exchange.route not in _ROUTES:
             return None
-        prompt = _prompt(exchange) if self.options.prompt_echo == "cut" else None
-        if prompt is None:
+        prompts = _prompts(exchange) if self.options.prompt_echo == "cut" else ()
+        if not prompts:
             return PhraseFilter(self.options.phrases, exchange, self.name) if self.options.phrases else None
         phrases = PhraseFilter(self.options.phrases, exchange, self.name)
-        return EchoFilter(prompt, phrases, exchange, self.name)
+        return EchoFilter(prompts, phrases, exchange, self.name)
 
 
-def _prompt(exchange: Exchange) -> str | None:
-    """Return what the model was asked last, where an answer that begins with it would be an echo."""
+def _prompts(exchange: Exchange) -> tuple[str, ...]:
+    """Return what the model was asked last, where an answer that begins with it would be an echo.
+
+    Of a prompt that a plugin has put words before, that is also the caller's part alone.
+    """
     if exchange.route == _COMPLETIONS and exchange.body.get("echo"):
-        return None
+        return ()
     texts = [text.text for text in exchange.texts() if text.role == "user" or text.path in _ASKED]
-    prompt = texts[-1].strip() if texts else ""
-    return prompt if _SHORTEST_ECHO <= len(prompt) <= _LONGEST_ECHO else None
+    whole = own = texts[-1].strip() if texts else ""
+    for words in reversed(exchange.state.get("put_before", ())):
+        own = own.removeprefix(words)
+    return tuple(each for each in dict.fromkeys((whole, own.strip())) if _SHORTEST_ECHO <= len(each) <= _LONGEST_ECHO)
 
 
 class PhraseFilter:
@@ -93,21 +98,21 @@ class PhraseFilter:
 
 
 class EchoFilter:
-    """Leaves out the prompt at the beginning of the text, if it is there whole and something follows.
+    """Leaves out one of the prompts at the beginning of the text, if it is there whole and something follows.
 
     Until that is known the text is held back: an answer that goes its own way is held for as long as it agrees.
     """
 
-    __slots__ = ("_at", "_exchange", "_held", "_name", "_phrases", "_prompt")
+    __slots__ = ("_at", "_exchange", "_held", "_name", "_phrases", "_prompts")
 
-    def __init__(self, prompt: str, phrases: PhraseFilter, exchange: Exchange, name: str) -> None:
-        self._prompt, self._phrases, self._exchange, self._name = prompt, phrases, exchange, name
+    def __init__(self, prompts: tuple[str, ...], phrases: PhraseFilter, exchange: Exchange, name: str) -> None:
+        self._prompts, self._phrases, self._exchange, self._name = prompts, phrases, exchange, name
         self._held: str | None = ""  # None once it is decided
         self._at = 0
 
     def is_clean(self, text: str) -> bool:
-        """Say that a text that is whole does not begin with the prompt, and holds no phrase."""
-        return not text.lstrip().startswith(self._prompt) and self._phrases.is_clean(text)
+        """Say that a text that is whole does not begin with a prompt, and holds no phrase."""
+        return not text.lstrip().startswith(self._prompts) and self._phrases.is_clean(text)
 
     def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
         """Decide, or hold back. Raises Blocked."""
@@ -116,12 +121,14 @@ class EchoFilter:
         self._held = text = self._held + text
         blank = len(text) - len(text.lstrip())
         said = text[blank:]
-        if said[: len(self._prompt)] != self._prompt[: len(said)]:
+        agreeing = [prompt for prompt in self._prompts if said[: len(prompt)] == prompt[: len(said)]]
+        if not agreeing:
             return self._go_on(text, ())
-        rest = said[len(self._prompt) :]
-        if len(said) < len(self._prompt) or not rest.strip():
+        prompt = max(agreeing, key=len)
+        rest = said[len(prompt) :]
+        if len(said) < len(prompt) or not rest.strip():
             return "", NO_EDITS
-        if not (_SENTENCE_END.search(self._prompt) or _BREAK.match(rest)):
+        if not (_SENTENCE_END.search(prompt) or _BREAK.match(rest)):
             return self._go_on(text, ())  # the answer takes the prompt up and goes on with it
         start = len(text) - len(rest.lstrip())
         self._exchange.hit(Hit(self._name, "prompt_echo", "cut", "answer", where="content", end=start))

@@ -76,6 +76,7 @@ class SystemPrompt(Plugin):
                 raise Refused(_NO_TEXT, param="prompt_embeds")
             if (prompt := request.get("prompt")) is not None:  # else the engine says that it is missing
                 request["prompt"] = _prefixed(text, prompt)
+                exchange.state.setdefault("put_before", []).append(text + _BETWEEN)
         else:
             return
         if self.options.recital == "mask":

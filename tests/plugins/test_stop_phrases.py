@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.sdk import Blocked, Edit, TextFilter
+from gateway.sdk import Blocked, Edit, Plugin, TextFilter
 from gateway.testing import MESSAGES, RESPONSES, Played, play
 from plugins.stop_phrases import EchoFilter, PhraseFilter, StopPhrases
+from plugins.system_prompt import SystemPrompt
 from tests.plugins.exchanges import chat
 from tests.plugins.pages import example
 
@@ -45,11 +46,14 @@ def test_however_a_text_is_cut_it_ends_at_the_same_place(stops: list[str], piece
     assert not any(stop in whole[0] for stop in stops)
 
 
-@given(st.lists(st.sampled_from([*PROMPT, PROMPT, PROMPT[:9], " ", "\n", "Paris", "#"]), max_size=8))
-def test_however_an_echo_is_cut_the_answer_is_the_same(pieces: list[str]) -> None:
+@given(
+    st.lists(st.sampled_from([*PROMPT, PROMPT, PROMPT[:9], " ", "\n", "Paris", "#"]), max_size=8),
+    st.sampled_from([(PROMPT,), (f"Be kind.\n\n{PROMPT}", PROMPT), (PROMPT, f"{PROMPT} What")]),
+)
+def test_however_an_echo_is_cut_the_answer_is_the_same(pieces: list[str], prompts: tuple[str, ...]) -> None:
     def echo() -> EchoFilter:
         exchange = chat("q")
-        return EchoFilter(PROMPT, PhraseFilter(["#"], exchange, "p"), exchange, "p")
+        return EchoFilter(prompts, PhraseFilter(["#"], exchange, "p"), exchange, "p")
 
     assert run(echo(), pieces) == run(echo(), ["".join(pieces)])
     assert run(echo(), list("".join(pieces))) == run(echo(), ["".join(pieces)])
@@ -106,6 +110,16 @@ async def test_an_echo_that_was_asked_for_stays() -> None:
     answer = await play(plugin, request, [PROMPT, " Paris."], route="/v1/completions")
     assert answer.shown == f"{PROMPT} Paris."
     answer = await play(plugin, {"model": "m", "prompt": PROMPT}, [PROMPT, " Paris."], route="/v1/completions")
+    assert answer.shown == "Paris."
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("echoed", ["", "You answer for Acme.\n\n"])
+async def test_the_callers_prompt_is_an_echo_with_and_without_the_operators_words(above: bool, echoed: str) -> None:
+    said = SystemPrompt(SystemPrompt.Options(text="You answer for Acme.", recital="off"))
+    stops = StopPhrases(StopPhrases.Options())
+    chain: list[Plugin] = [stops, said] if above else [said, stops]
+    answer = await play(chain, PROMPT, [echoed, PROMPT, " Paris."], route="/v1/completions")
     assert answer.shown == "Paris."
 
 
