@@ -1,14 +1,17 @@
-"""Symbols that have letters or digits in them and stand alone: ™ ² ① ½ № ㎏ and flags.
+"""What is read in two ways, and the other one of them.
 
-A text that has some is read twice: with their letters, for words may be spelled in them, and as if they were signs like
-® and 💩, for they are no part of the word beside them and may stand between letters. One emoji is one sign, of however
-many people and tones it is made.
+Symbols that have letters or digits in them and stand alone (™ ² ① ½ № ㎏, flags) may spell a word, but they are also no
+part of the word beside them and may stand between letters, like ® and 💩. One emoji is one such sign, of however many
+people and tones it is made. A mark of another script is a letter to that script's readers, and decoration on a Latin or
+Chinese one. A Greek capital may look like another Latin letter than its small one does.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+
+from plugins.sensitive_words.tables import MARKS
 
 _RAISED = "\xb2\xb3\xb9\u2070\u2074-\u2079"
 _FRACTIONS = "\xbc-\xbe\u2150-\u215f\u2189"
@@ -19,10 +22,23 @@ _SIGNS = (
 )
 _LETTERS = "\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189"
 _FLAGS, _TONES, _JOINER = "\U0001f1e6-\U0001f1ff", "\U0001f3fb-\U0001f3ff", "\u200d"
-#: Most texts have none of all this, which one set tells much quicker.
-_search = re.compile(f"[{_RAISED}{_FRACTIONS}{_SIGNS}{_LETTERS}{_FLAGS}{_TONES}{_JOINER}]").search
+_CAPITALS = {
+    "Ν": "ͷ",
+    "Υ": "γ",
+    "ϒ": "γ",
+    "Ϲ": "ϛ",
+    "ϲ": "ϛ",
+}  # each has a letter of its script that is read as it looks
+_BASES = "0-9A-Za-z\xc0-\u024f\u1e00-\u1eff\u3400-\u9fff\uac00-\ud7a3\uff10-\uff5a"
+_OTHER_BASES, _THEIR_MARKS = "\u0370-\u0481\u048a-\u052f", "\u2de0-\u2dff\ua66f-\ua67d\ua69e\ua69f"
+#: Most texts have none of all this, which one set tells much quicker; beyond the first plane it is a rough one.
+_search = re.compile(
+    f"[{_RAISED}{_FRACTIONS}{_SIGNS}{_LETTERS}{_FLAGS}{_TONES}{_JOINER}{''.join(_CAPITALS)}\u0345"
+    f"{MARKS[: MARKS.index(chr(0x101FD))]}\U000101fd-\U00011fff\U00016000-\U0001e94a]"
+).search
 _alone = re.compile(
-    f"([{_RAISED}{_FRACTIONS}])|([{_TONES}]|(?<={_JOINER})[\u2190-\u2bff\U0001f000-\U0001faff])|[{_SIGNS}]|[{_FLAGS}]{{1,2}}"
+    f"([{_RAISED}{_FRACTIONS}])|([{_TONES}]|(?<={_JOINER})[\u2190-\u2bff\U0001f000-\U0001faff])|([{''.join(_CAPITALS)}])"
+    f"|((?<=[{_BASES}])[\u0345{MARKS}]+|(?<=[{_OTHER_BASES}])(?:(?![{_THEIR_MARKS}])[{MARKS}])+)|[{_SIGNS}]|[{_FLAGS}]{{1,2}}"
     f"|(?<![a-zA-Z0-9{_LETTERS}])[{_LETTERS}](?![a-zA-Z0-9{_LETTERS}])"
 )
 _power = re.compile(f"[^{_RAISED}\u2080-\u2089]+[{_RAISED}\u2080-\u2089]+").fullmatch
@@ -31,21 +47,26 @@ _power = re.compile(f"[^{_RAISED}\u2080-\u2089]+[{_RAISED}\u2080-\u2089]+").full
 _SIGN, _NUMBERS, _REST = "\ufffd", "=", "\u200b"
 
 
-def has_alone(text: str) -> bool:
-    """Has it such symbols, or may it have?"""
-    return _search(text) is not None
-
-
 def aside(text: str) -> str | None:
-    """Return a text, code point for code point, with such symbols as mere signs; None if it has none."""
+    """Return a text as it is read the other way, code point for code point; None where that is the same."""
     if not _search(text):
         return None
     other = _alone.sub(_sign, text)
     return None if other == text else other
 
 
+def has_alone(text: str) -> bool:
+    """Is it read in two ways?"""
+    return aside(text) is not None
+
+
+def begins_alone(text: str) -> bool:
+    """Does it begin with what may be read in two ways?"""
+    return _search(text[:1]) is not None
+
+
 def readings(text: str) -> Iterator[str]:
-    """Yield what is to be read: the text, and if there are such symbols, it without their letters."""
+    """Yield what is to be read: the text, and it read the other way if there is one."""
     yield text
     if (other := aside(text)) is not None:
         yield other
@@ -57,6 +78,7 @@ def is_power(written: Sequence[str]) -> bool:
 
 
 def _sign(match: re.Match[str]) -> str:
-    if match.lastindex == 1:
-        return _NUMBERS
-    return _REST if match.lastindex == 2 else _SIGN + _REST * (len(match[0]) - 1)
+    symbol = match[0]
+    if match.lastindex is None:
+        return _SIGN + _REST * (len(symbol) - 1)
+    return (_NUMBERS, _REST, _CAPITALS.get(symbol, ""), _REST * len(symbol))[match.lastindex - 1]

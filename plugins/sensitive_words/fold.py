@@ -54,10 +54,19 @@ def fold(text: str) -> str:
     return text.translate(_TABLE)
 
 
+#: Blocks of the scripts that put spaces between words: Latin to Sinhala, Georgian, Ethiopic to the Philippine ones,
+#: Mongolian, Sundanese to Greek, Coptic to Cyrillic, Lisu, Bamum to Rejang, Ethiopic and Cherokee again, those of
+#: the second plane that somebody writes today. Korean joins its particles to words.
+_SPACED = (
+    *((0x30, 0xE00), (0x10A0, 0x1100), (0x1200, 0x1780), (0x1800, 0x1950), (0x1B80, 0x2000), (0x2C00, 0x2E00)),
+    *((0xA4D0, 0xA500), (0xA640, 0xA960), (0xAB00, 0xAC00), (0x10400, 0x10600), (0x10C80, 0x10D40), (0x118A0, 0x11900)),
+    (0x1E900, 0x1E960),
+)
+
+
 def _word_characters() -> Iterator[str]:
     """Yield folded letters, digits and marks of the scripts that put spaces between words."""
-    blocks = ((0x30, 0xE00), (0x10A0, 0x1100), (0x1E00, 0x2000), (0x2C00, 0x2E00), (0xA640, 0xA6A0), (0xA720, 0xA800))
-    for first, last in blocks:
+    for first, last in _SPACED:
         for character in map(chr, range(first, last)):
             if character.isalnum() or unicodedata.category(character).startswith("M"):
                 yield character

@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import cache
 from itertools import islice, product
 
-from plugins.sensitive_words.tables import SYLLABLES
+from plugins.sensitive_words.syllables import SYLLABLES
 
 _READINGS = 8  # of an entry; a longer one of many readings is spelled in the first few ways
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from plugins.sensitive_words.fold import fold_character
-from plugins.sensitive_words.tables import LATIN, LOOKALIKES, SIMPLIFIED, STROKES
+from plugins.sensitive_words.tables import LATIN, LIGATURES, LOOKALIKES, SIMPLIFIED, STRANGERS, STROKES
 
 _SHORT = 24  # up to here the table is cheaper than the checks that avoid it
 _TABLE_LIMIT = 60_000  # code points remembered; a text of all of Unicode shall not fill the memory
@@ -30,20 +30,30 @@ OVERLAYS = frozenset(
     map(chr, (*range(0x334, 0x339), *range(0x20D0, 0x2100), 0x488, 0x489, *range(0x591, 0x5C8), *range(0x610, 0x61B)))
 ) | frozenset(map(chr, (*range(0x64B, 0x653), *range(0x656, 0x660), 0x670, *range(0x6D6, 0x6EE))))
 #: They part words, and stand in ordinary ones: he'll is no hell.
-APOSTROPHES = frozenset("'’‘`´ʼ")
+APOSTROPHES = frozenset("'’‘`´ʹʺʻʼʽʾʿˈˊˋˮʹꞋꞌߴߵ")
+#: Letters by their category that look like signs, and stand for such.
+_SIGNS = frozenset("ˀˁˆˇˉˌˍˎˏːˑˬǁǃꞏꓸꓹꓺꓻꓼꓽᐧᆞ丶丿丨〳〴〵ߺ")
 _STROKE = "/"  # stands for the stroke of ø among a letter's marks
 #: Letters with strokes and hooks that living languages write; others are decoration.
 _WRITTEN = frozenset("øđðħłŧɓɗƙƴɛɔŋ")
 
 #: Letters on a dark ground. Compatibility forms know the other framed ones. Letters that flags are made of stand alone:
 #: a flag behind a word is no part of it.
-_FRAMED = {chr(first + number): chr(97 + number) for first in (0x1F150, 0x1F170) for number in range(26)} | {
-    chr(0x1F1E6 + number): f"-{chr(97 + number)}-" for number in range(26)
-}
+_FRAMED = (
+    {chr(first + number): chr(97 + number) for first in (0x1F150, 0x1F170, 0x1CCD6) for number in range(26)}
+    | {chr(0x1F1E6 + number): f"-{chr(97 + number)}-" for number in range(26)}
+    | {chr(first + number): str(number + 1) for first in (0x2776, 0x2780, 0x278A, 0x24F5) for number in range(10)}
+    | {chr(0x24EB + number): str(number + 11) for number in range(10)}
+    | {chr(0x1CCF0 + number): str(number) for number in range(10)}
+    | dict.fromkeys("⓿🄋🄌", "0")
+)
+
+_LIGATURES = {row[0]: row[1:] for row in LIGATURES.split(" ")}
 
 #: Where scripts are mixed a small letter may stand for its capital too: к for K.
-_LOOSE = {fold_character(letter): latin for letter, latin in LOOKALIKES.items() if not letter.islower()} | {
-    letter: latin for letter, latin in LOOKALIKES.items() if letter.islower()
+_ALIKE = STRANGERS | LOOKALIKES
+_LOOSE = {fold_character(letter): latin for letter, latin in _ALIKE.items() if not letter.islower()} | {
+    letter: latin for letter, latin in _ALIKE.items() if letter.islower()
 }
 
 
@@ -59,6 +69,8 @@ def _plainly(character: str) -> str:
     character = SIMPLIFIED.get(character) or LATIN.get(character) or STROKES.get(character) or character
     if character.isspace() or character in APOSTROPHES:
         return " "
+    if character in _SIGNS:
+        return "-"
     if character.isalnum() or unicodedata.category(character).startswith("M"):
         number = unicodedata.decimal(character, None)
         return character if number is None else str(number)
@@ -79,7 +91,8 @@ def _spelled(raw: str) -> tuple[tuple[Letter, ...], str]:
     """Return the letters of a code point, and the marks that belong to the letter before it."""
     letters: list[Letter] = []
     before = ""
-    for part in _FRAMED.get(raw) or fold_character(raw):
+    folded = _FRAMED.get(raw) or fold_character(raw)
+    for part in _LIGATURES.get(folded, folded):
         if not _mark(part):
             letter = _plainly(part)
             letters.append(Letter(_LOOSE.get(letter, letter), letter, _STROKE if part in _WRITTEN else "", raw))
@@ -125,7 +138,7 @@ _MARKS = [(mark, TABLE[ord(mark)]) for mark in "，。、：；“”！？（�
 
 
 def _alike(first: int, last: int) -> str:
-    return "".join(chr(code) for code in range(first, last) if chr(code) not in SIMPLIFIED)
+    return "".join(chr(code) for code in range(first, last) if chr(code) not in SIMPLIFIED and chr(code) not in _SIGNS)
 
 
 #: What is read as itself, or as ASCII is. Most texts are made of this alone.

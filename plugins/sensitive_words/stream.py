@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gateway.sdk import Blocked, Edit
-from plugins.sensitive_words.alone import has_alone
+from plugins.sensitive_words.alone import begins_alone
 from plugins.sensitive_words.cover import Cover, covers
 from plugins.sensitive_words.matcher import Found, Matcher, Scan
 from plugins.sensitive_words.skeleton import TABLE
@@ -81,7 +81,7 @@ class States:
         if (
             len(first) != 1
             or first in " -"
-            or has_alone(text[0])
+            or begins_alone(text)
             or any(self.matcher.begins(tail + first) for tail in state.tails or ())
         ):
             return None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.sensitive_words import fold as fold_module
 from plugins.sensitive_words.fold import WORD, fold, fold_character
+from plugins.sensitive_words.matcher import Matcher
+from plugins.sensitive_words.wordlist import Source
 
 
 @given(st.text(), st.text())
@@ -34,5 +37,14 @@ def test_a_text_of_all_of_unicode_does_not_fill_the_memory() -> None:
 
 
 def test_words_are_of_scripts_with_spaces() -> None:
-    assert set("az09\u0301пя") | {"ω"} <= WORD
-    assert WORD.isdisjoint("赌か한ก _.-'")
+    assert set("az09\u0301пяωሰꭰᏣᠮᐃᛖ𞤀ꓐ") <= WORD
+    assert WORD.isdisjoint("赌か한กကខ _.-'")
+
+
+@pytest.mark.parametrize(("word", "longer"), [("ሰው", "ሰውነት"), ("ᏣᎳ", "ᏣᎳᎩ"), ("ᠮᠣᠩ", "ᠮᠣᠩᠭᠣᠯ"), ("ꓐꓳ", "ꓐꓳꓠ")])
+def test_a_word_of_a_script_with_spaces_is_not_found_in_a_longer_one(word: str, longer: str) -> None:
+    entry = Source("list").entry(word, 1)
+    assert entry is not None
+    matcher = Matcher([entry])
+    assert not matcher.scan(f"{longer} {longer}").found
+    assert len(matcher.scan(f"{longer} {word}, {word}").found) == 2
