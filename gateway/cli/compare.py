@@ -87,7 +87,7 @@ def _read(arguments: argparse.Namespace) -> tuple[list[Case], tuple[Target, Targ
     targets = parse(arguments.a, url, key), parse(arguments.b, url, key)
     if arguments.max_dearer is not None and not all(target.price for target in targets):
         raise ValueError("--max-dearer: both targets need a price=IN/OUT")
-    judge = parse(arguments.judge, url, key) if arguments.judge else None
+    judge = parse(arguments.judge, url, key) if arguments.judge is not None else None
     cases = [case for file in arguments.cases or sorted(files.SHIPPED.glob("*.yaml")) for case in files.read(file)]
     if len({case.name for case in cases}) < len(cases):
         raise ValueError("--cases: two files have cases of one name")

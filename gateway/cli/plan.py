@@ -102,8 +102,8 @@ def _config_of(said: str) -> Path:
     from gateway.engine.failure import CannotStart
     from gateway.settings import environment
 
-    if len(said) > LONGEST:
-        raise CannotStart(f"{said[:40]}… is no name of a model")
+    if not 0 < len(said.strip()) <= LONGEST:
+        raise CannotStart(f"{said[:40]!r} is no name of a model")
     path = Path(said).expanduser()
     if path.is_file():
         return path
@@ -125,7 +125,7 @@ def _machine(arguments: argparse.Namespace) -> Machine:
 
     if arguments.cpu is not None:
         return Machine(card=None, memory=int(arguments.cpu * GIB))
-    if arguments.gpu:
+    if arguments.gpu is not None:
         ranks = (arguments.tensor_parallel or 1) * arguments.pipeline_parallel
         return Machine(card=named(arguments.gpu), count=arguments.gpus or ranks)
     here = look(environment())

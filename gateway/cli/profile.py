@@ -24,6 +24,8 @@ WRITING_S: Final = 600.0
 RATE: Final = 100
 MOMENT_S: Final = 30.0
 SHOWN: Final = 12
+#: Nothing is profiled for longer.
+LONGEST_S: Final = 3600
 
 
 def add(commands: Commands) -> None:
@@ -44,11 +46,13 @@ def profile(arguments: argparse.Namespace) -> int:
     """Profile both at once; what was switched on is switched off, also after Ctrl-C."""
     import asyncio
 
-    if not arguments.seconds > 0:
-        raise Stopped(["sluice profile: --seconds has to be more than 0"])
+    if not 0 < arguments.seconds <= LONGEST_S:
+        raise Stopped([f"sluice profile: --seconds has to be more than 0, and at most {LONGEST_S}"])
     engines = _engines(arguments)
     if not engines and arguments.gateway is None:
         raise Stopped(["sluice profile: of what? -c FILE or --engine URL for engines, --gateway PID for a gateway"])
+    if arguments.gateway is not None and not _runs(arguments.gateway):
+        raise Stopped([f"sluice profile: --gateway {arguments.gateway}: there is no such process here"])
     before = _files(arguments.traces)
     asyncio.run(_both(arguments, engines))
     for path in sorted(_files(arguments.traces) - before):
@@ -60,6 +64,11 @@ def profile(arguments: argparse.Namespace) -> int:
             "sampling), full rows the card's"
         )
     return 0
+
+
+def _runs(pid: int) -> bool:
+    """Tell whether there is such a process; py-spy takes 0 for every one that it sees."""
+    return pid > 0 and Path(f"/proc/{pid}").is_dir()
 
 
 def _engines(arguments: argparse.Namespace) -> dict[str, str | None]:
@@ -147,11 +156,20 @@ async def _watched(process: asyncio.subprocess.Process, arguments: argparse.Name
         await process.wait()
         raise
     if process.returncode:
-        told = said.decode(errors="replace").strip().splitlines() or [f"status {process.returncode}"]
-        mend = "it has to run as the gateway's user, with the right to trace (CAP_SYS_PTRACE)"
-        raise Stopped([f"sluice profile: py-spy: {told[-1].removeprefix('Error: ')}; {mend}"], COULD_NOT_START)
+        raise Stopped([f"sluice profile: py-spy: {_reason(said.decode(errors='replace'))}"], COULD_NOT_START)
     print("\n".join(busiest(arguments.out.read_text("utf-8"))))
     print(f"{arguments.out}: every stack with its samples; https://www.speedscope.app shows it as a flame graph")
+
+
+def _reason(said: str) -> str:
+    """Return what py-spy says before its backtrace, with the mend."""
+    lines = said.strip().splitlines() or ["it ended without a word"]
+    told = next((line for line in lines if line.startswith(("Error: ", "Permission"))), lines[-1]).removeprefix(
+        "Error: "
+    )
+    if "permi" in said.lower():
+        return f"{told}; it has to run as the gateway's user, with the right to trace (CAP_SYS_PTRACE)"
+    return f"{told}; is it the PID of a gateway?"
 
 
 def busiest(folded: str) -> Iterator[str]:

@@ -54,6 +54,10 @@ def up(arguments: argparse.Namespace) -> int:
     from gateway.engine.up import up as run_both
     from gateway.settings import Embedded, environment, load
 
+    if arguments.model is not None and not arguments.model.strip():
+        raise Stopped(["sluice up: --model is empty: a folder or a hub's name"])
+    if arguments.tensor_parallel is not None and arguments.tensor_parallel < 1:
+        raise Stopped(["sluice up: --tensor-parallel has to be more than 0"])
     environ = dict(environment())
     file = arguments.config or Path(environ.get("SLUICE_CONFIG") or shipped())
     read = partial(load, file, environ, server_options(arguments))
@@ -68,9 +72,12 @@ def up(arguments: argparse.Namespace) -> int:
         args=(*engine_section.args, *quantization, *arguments.engine_args),
     )
     home = CHECKOUT if (CHECKOUT / "Makefile").exists() else Path.cwd()
-    engine = EmbeddedEngine(
-        wishes, python=python_of(home / ".engine-venv"), cache=home / ".cache/models", environ=environ
-    )
+    try:
+        engine = EmbeddedEngine(
+            wishes, python=python_of(home / ".engine-venv"), cache=home / ".cache/models", environ=environ
+        )
+    except CannotStart as fault:
+        raise Stopped([f"sluice up: {fault}"]) from None
     called = engine.served_model if arguments.model else None
     own = tokenizer_of(wishes.model, home / ".cache/models")
     settings = warned(read(Embedded(engine.url, engine.served_model, engine.api_key, called, own)))

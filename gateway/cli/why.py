@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Engines = dict[str, tuple[str, str | None, str | None]]
 #: An engine answers a scrape within so long, or counts as hung.
 PATIENCE_S = 3.0
+#: No window is longer.
+LONGEST_S = 86_400
 
 
 def add(commands: Commands) -> None:
@@ -41,10 +43,10 @@ def add(commands: Commands) -> None:
 
 def why(arguments: argparse.Namespace) -> int:
     """Say why; the exit code is 0 whether or not there is a cause."""
-    if arguments.request:
+    if arguments.request is not None:
         return _one(arguments)
-    if not arguments.seconds > 0:
-        raise Stopped(["sluice why: --seconds has to be more than 0"])
+    if not 0 < arguments.seconds <= LONGEST_S:
+        raise Stopped([f"sluice why: --seconds has to be more than 0, and at most {LONGEST_S}"])
     import asyncio
 
     from gateway.why import answer

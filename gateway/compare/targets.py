@@ -38,6 +38,8 @@ def parse(given: str, url: str, key: str | None) -> Target:
     ``url`` and ``key`` are of the gateway that bare names are models of. Raises ValueError.
     """
     where, *options = given.split(",")
+    if not where.strip():
+        raise ValueError("a target has no name: URL[#model], or a model's")
     address, _, model = where.partition("#") if "://" in where or where.startswith("unix:") else (url, "", where)
     Origin.parse(address)
     said: dict[str, Any] = {}

@@ -13,6 +13,8 @@ from gateway.engine.quantised import check
 
 #: Requests of full length for which a CPU engine gets KV cache, where memory allows.
 FULL_LENGTH = 8
+#: No number of devices, and no port, is longer.
+MOST_DIGITS = 9
 #: What a vLLM worker takes beside weights and KV cache: on a CPU the interpreter and torch; on a card the context,
 #: activations and captured graphs.
 CPU_WORKER = GIB
@@ -41,6 +43,15 @@ class Wishes:
                 given = word.partition("=")[2] or following
         return given
 
+    def number(self, *flags: str) -> int | None:
+        """Return the value of one of ``flags`` that has to be a number. Raises ``CannotStart`` where it is none."""
+        given = self.value(*flags)
+        if given is None:
+            return None
+        if not (given.isascii() and given.isdecimal()) or len(given) > MOST_DIGITS or int(given) < 1:
+            raise CannotStart(f"{flags[0]} {given!r}: has to be a whole number, more than 0")
+        return int(given)
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -64,7 +75,7 @@ def build(
             "the engine of sluice up listens on loopback, where no key is needed; leave out --host and --uds"
         )
     check(wishes.value("--quantization", "-q") or "", model.quantisation)
-    degree = int(wishes.value("--tensor-parallel-size", "-tp") or 0) or wishes.tensor_parallel
+    degree = wishes.number("--tensor-parallel-size", "-tp") or wishes.tensor_parallel
     degree = degree or split(model, machine, wishes.gpu_memory_utilization)
     argv = [
         *(str(python), "-m", "vllm.entrypoints.openai.api_server"),

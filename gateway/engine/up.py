@@ -57,7 +57,7 @@ class EmbeddedEngine:
     ) -> None:
         self.served_model = wishes.value("--served-model-name") or served_name(wishes.model)
         self.api_key = wishes.value("--api-key") or environ.get("VLLM_API_KEY") or None
-        self._port = int(wishes.value("--port") or 0) or free_port()
+        self._port = wishes.number("--port") or free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.progress = progress or Progress(sys.stderr)
         self._wishes = wishes

@@ -9,6 +9,8 @@ import msgspec
 
 from gateway.why.finding import ms
 
+#: No request takes longer.
+MOST_MS = 1e12
 #: What each phase is, and what to do where it is the longest.
 PHASES: Mapping[str, tuple[str, str]] = {
     "auth": ("checking the key", "more workers"),
@@ -41,20 +43,22 @@ def find(lines: Iterable[str], request_id: str) -> dict[str, Any] | None:
 
 def parts(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the seconds of each phase, the longest first; what a slow caller took is no decoding."""
-    phases = {name: took / 1e3 for name, took in record.get("phases_ms", {}).items()}
+    told = record.get("phases_ms")
+    phases = {str(name): _number(took) / 1e3 for name, took in told.items()} if isinstance(told, dict) else {}
     if "decode" in phases:
         phases["decode"] = max(0.0, phases["decode"] - phases.get("client_write", 0.0))
-    phases["elsewhere"] = max(0.0, record.get("total_ms", 0.0) / 1e3 - sum(phases.values()))
+    phases["elsewhere"] = max(0.0, _number(record.get("total_ms")) / 1e3 - sum(phases.values()))
     return dict(sorted(phases.items(), key=lambda each: -each[1]))
 
 
 def explained(record: Mapping[str, Any]) -> Iterator[str]:
     """Tell where its time went, in lines."""
-    tokens = f"{record['prompt_tokens']} tokens in, {record['completion_tokens']} out"
+    tokens = f"{record.get('prompt_tokens', '?')} tokens in, {record.get('completion_tokens', '?')} out"
     at = f"{record.get('model')} at {record.get('engine')}, key {record.get('key')}"
-    yield f"{record['request_id']}: {record['outcome']} after {ms(record['total_ms'] / 1e3)}, {tokens}, {at}"
-    if record.get("first_text_ms"):
-        yield f"  first text after {ms(record['first_text_ms'] / 1e3)}"
+    ended = f"{record.get('outcome', 'ended')} after {ms(_number(record.get('total_ms')) / 1e3)}"
+    yield f"{record['request_id']}: {ended}, {tokens}, {at}"
+    if first := _number(record.get("first_text_ms")):
+        yield f"  first text after {ms(first / 1e3)}"
     took = parts(record)
     total = sum(took.values()) or 1.0
     for name, seconds in took.items():
@@ -65,6 +69,11 @@ def explained(record: Mapping[str, Any]) -> Iterator[str]:
     mend = PHASES.get(longest, ("", "sluice profile --gateway PID"))[1]
     yield f"cause: {longest}: {took[longest] / total:.0%} of its time"
     yield f"  next: {mend}"
+
+
+def _number(told: Any) -> float:
+    """Return a number of the line; a line that hands have made may have anything."""
+    return float(told) if isinstance(told, int | float) and 0 <= told < MOST_MS else 0.0
 
 
 def _meant(name: str, meant: str, record: Mapping[str, Any]) -> str:

@@ -302,6 +302,27 @@ def test_up_serves_the_model_it_is_told_under_its_own_name(
     assert '"model": "owner/name"' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--model", ""], "--model is empty"),
+        (["-tp", "0"], "--tensor-parallel has to be more than 0"),
+        (["-tp", "-1"], "--tensor-parallel has to be more than 0"),
+        (["--", "--port", "x"], "--port 'x': has to be a whole number"),
+    ],
+)
+def test_up_starts_nothing_for_what_an_unset_variable_leaves(
+    words: list[str], told: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = played_up(monkeypatch)
+    assert main(["up", *words]) == WRONG
+    err = capsys.readouterr().err
+    assert err.startswith("sluice up: ")
+    assert told in err
+    assert err.count("\n") == 1
+    assert not ran
+
+
 def test_up_without_a_file_takes_the_shipped_one(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     played_up(monkeypatch)
     assert main(["up"]) == 0

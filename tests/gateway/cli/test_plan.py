@@ -49,6 +49,7 @@ def test_the_same_for_machines(model: str, capsys: Captured) -> None:
     ("words", "told"),
     [
         (["--gpu", "H1000"], "no card 'H1000'"),
+        (["--gpu", ""], "no card ''"),
         (["--gpu", "H100", "-tp", "3"], "tensor parallel 3: 32 attention heads cannot be split over 3"),
         (["--gpu", "H100", "--kv-cache-dtype", "int3"], "--kv-cache-dtype 'int3' is none of auto, fp8"),
         (["--gpu", "H100", "--gpu-memory-utilization", "90"], "over 0, at most 1"),
@@ -93,7 +94,7 @@ def test_what_vllm_loads_otherwise_than_the_checkpoint_says_is_told(tmp_path: Pa
     ]
 
 
-@pytest.mark.parametrize("name", ["x" * 5000, "a/" * 300])
+@pytest.mark.parametrize("name", ["x" * 5000, "a/" * 300, "", " "])
 def test_a_name_that_no_model_has_is_one_line(name: str, capsys: Captured) -> None:
     assert main(["plan", name, "--cpu", "8"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

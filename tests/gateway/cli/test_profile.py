@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
-from gateway.cli.profile import busiest
+from gateway.cli.profile import _reason, busiest
 from tests.fakes.script import Reply, answers
 from tests.fakes.vllm import FakeVLLM
 
@@ -88,7 +88,8 @@ def test_a_process_is_watched_from_outside(tmp_path: Path, capsys: Captured) -> 
         ([], 2, "of what?"),
         (["--seconds", "0"], 2, "--seconds has to be more than 0"),
         (["--engine", "nonsense"], 2, "an engine's URL is "),
-        (["--gateway", "4194304", "--seconds", "1"], 3, "py-spy: "),
+        (["--seconds", "inf", "--gateway", "1"], 2, "--seconds has to be more than 0, and at most"),
+        *((["--gateway", pid, "--seconds", "1"], 2, "no such process") for pid in ("4194305", "0", "-1", "2147483648")),
     ],
 )
 def test_what_cannot_be_profiled_is_one_line(
@@ -99,6 +100,34 @@ def test_what_cannot_be_profiled_is_one_line(
     err = capsys.readouterr().err
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_a_process_that_is_no_gateway_is_told_without_a_backtrace(capsys: Captured, tmp_path: Path) -> None:
+    process = subprocess.Popen(["sleep", "30"])
+    try:
+        given = ["--gateway", str(process.pid), "--seconds", "0.2", "--out", str(tmp_path / "stacks.txt")]
+        assert main(["profile", *given]) == 3
+    finally:
+        process.kill()
+        process.wait()
+    told = capsys.readouterr().err
+    assert told.startswith("sluice profile: py-spy: No python processes found in process")
+    assert told.endswith("is it the PID of a gateway?\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Permission Denied: try sudo", "CAP_SYS_PTRACE"),
+        (
+            "Error: EPERM: Operation not permitted\n\nStack backtrace:\n   0: main",
+            "EPERM: Operation not permitted; it has",
+        ),
+        ("", "without a word"),
+    ],
+)
+def test_what_py_spy_may_not_comes_with_the_mend(said: str, told: str) -> None:
+    assert told in _reason(said)
 
 
 def test_folded_stacks_are_told_by_who_ran_itself_and_with_what_it_calls() -> None:

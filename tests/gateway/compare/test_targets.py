@@ -32,6 +32,8 @@ def test_a_bare_name_is_a_model_of_the_gateway() -> None:
         "m,preset=",
         "m,colour=red",
         "m,header=x",
+        "",
+        " ,preset=calm",
         "m,price=1",
         "m,price=nan/1",
         "m,price=1/inf",

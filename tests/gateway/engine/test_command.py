@@ -63,6 +63,12 @@ def test_what_is_set_in_the_environment_wins() -> None:
     assert "--kv-cache-memory-bytes" not in command.argv
 
 
+@pytest.mark.parametrize("args", [("-tp", "-1"), ("-tp=0",), ("--tensor-parallel-size", "two"), ("-tp",)])
+def test_a_split_over_no_number_of_devices_starts_nothing(args: tuple[str, ...]) -> None:
+    with pytest.raises(CannotStart, match=r"--tensor-parallel-size .* has to be a whole number"):
+        made(args=args)
+
+
 def test_flags_given_come_last_and_make_room_for_themselves() -> None:
     command = made(args=("--max_model_len=4096", "--gpu-memory-utilization", "0.5", "--no-enforce-eager"))
     assert command.argv[-4:] == ("--max_model_len=4096", "--gpu-memory-utilization", "0.5", "--no-enforce-eager")

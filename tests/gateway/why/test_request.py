@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.why.request import explained, find, parts
 
@@ -43,6 +45,17 @@ def test_it_is_told_with_shares_cause_and_next_step() -> None:
     assert lines[0] == "abc: ok after 5 s, 7 tokens in, 9 out, m at m-0, key team"
     assert lines[-2] == "cause: client_write: 80% of its time"
     assert "proxy" in lines[-1]
+
+
+ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.none())
+
+
+@given(st.dictionaries(st.sampled_from(list(LINE)), ANYTHING | st.dictionaries(st.text(), ANYTHING)))
+def test_a_line_that_hands_have_made_is_explained_as_far_as_it_goes(line: dict[str, Any]) -> None:
+    lines = list(explained(line | {"request_id": "abc"}))
+    assert lines[0].startswith("abc: ")
+    assert lines[-2].startswith("cause: ")
+    assert all(took >= 0 for took in parts(line).values())
 
 
 def test_what_was_not_streamed_has_its_answer_in_first_token_and_logprobs_are_told() -> None:
