@@ -14,6 +14,7 @@ import structlog
 
 from gateway.channel import UNCHECKED, ChannelFilter, ShadowFilter, SkippableFilter, Stage
 from gateway.errors import Failure, FilterUnavailable, Refused
+from gateway.protocol.alternatives import KIND as ALTERNATIVE
 from gateway.record import Run
 from gateway.sdk import Answer, Channel, Exchange, Plugin, Reply, Shape
 from gateway.wording import Wording
@@ -287,6 +288,8 @@ class Chain:
     def filter_for(self, exchange: Exchange, channel: Channel) -> ChannelFilter | None:
         """Return the text filters of one channel as one, innermost first; None where no plugin has any."""
         steps, checks = self._filters, self._checks
+        if channel.kind == ALTERNATIVE:
+            exchange, channel = _aside(exchange), channel._replace(kind="content")
         if self._selects:
             steps, checks = (tuple(step for step in each if step.link.applies(exchange)) for each in (steps, checks))
         if not steps:
@@ -310,6 +313,14 @@ class Chain:
             elif link.on_error == "skip":
                 made = SkippableFilter(name, made, exchange.record)
             yield Stage(name, made, runs.get(name) or runs.setdefault(name, Run()))
+
+
+def _aside(exchange: Exchange) -> Exchange:
+    """Return an exchange of which nothing is noted: for what a model has not said."""
+    record = replace(exchange.record, hits=[], tags=[], runs={})
+    aside = Exchange(record, exchange.body, exchange.headers, exchange.host)
+    aside.state = dict(exchange.state)
+    return aside
 
 
 def shadow_of(exchange: Exchange) -> Exchange:

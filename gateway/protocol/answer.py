@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import EngineError
+from gateway.protocol.alternatives import Alternatives
 from gateway.protocol.chunks import Usage
 from gateway.protocol.editing import NONSENSE
 from gateway.protocol.filtering import MakeFilter
@@ -52,6 +53,12 @@ class Whole(ABC):
     @abstractmethod
     def _retell(self, model: str, show_logprobs: int | None) -> None:
         """Put into the body what the caller is to see otherwise: the model's name, fewer logprobs."""
+
+    def _cover_alternatives(self, make_filter: MakeFilter) -> None:
+        """Cover alternatives to the answer's tokens that may not be shown. To be done before anything has changed."""
+        raw = self.raw if self._body is None else msgspec.json.encode(self._body)
+        if (covered := Alternatives(make_filter).covered(raw)) != raw:
+            self._body = decoded(covered)
 
     def _beside(self, known: Collection[str], make_filter: MakeFilter) -> Any:
         """Filter every text in members of the answer that are not ``known``; return what blocked one, else None."""

@@ -18,7 +18,7 @@ CONSTANTS = {"-Infinity": -9999.0, "Infinity": 9999.0, "NaN": None}
 #: Behind the end of whatever logprobs go on with behind a text.
 END = sys.maxsize
 
-_silent = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]").fullmatch  # tokens that no text repeats: <|im_end|>, </think>
+is_silent = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]").fullmatch  # tokens that no text repeats: <|im_end|>, </think>
 
 
 def in_step(logprobs: bytes | msgspec.Raw, text: str) -> bool:
@@ -30,7 +30,7 @@ def _in_step(logprobs: Any, text: str) -> bool:
     tokens = _tokens(logprobs)
     if not text:
         return not tokens
-    said = sum(len(token.replace("\ufffd", "")) for token in tokens if not _silent(token))
+    said = sum(len(token.replace("\ufffd", "")) for token in tokens if not is_silent(token))
     return said <= len(text)
 
 

@@ -15,6 +15,7 @@ from gateway.errors import EngineError, Failure
 from gateway.protocol import responses, sse
 from gateway.protocol import responses_events as known
 from gateway.protocol import responses_whole as whole
+from gateway.protocol.alternatives import Alternatives
 from gateway.protocol.editing import BROKE_OFF, NONSENSE, NamedEditor
 from gateway.protocol.filtering import MakeFilter, reason_of
 from gateway.protocol.named import Numbers, payload_of
@@ -47,7 +48,7 @@ class ResponsesEditor(NamedEditor):
     ) -> None:
         del choices, want_usage, merge  # there is one choice, it is always counted, and its last event is the whole
         super().__init__(make_filter)
-        self._show_logprobs = show_logprobs
+        self._alternatives, self._show_logprobs = Alternatives(make_filter), show_logprobs
         self._numbers = Numbers(after)
         self._shown = Shown(model, echo or {}, self._numbers)
         self._opening: list[bytes] | None = []
@@ -93,6 +94,8 @@ class ResponsesEditor(NamedEditor):
     # ---- one frame ----
 
     def _payload(self, frame: bytes, payload: bytes) -> bytes:
+        if (covered := self._alternatives.covered(payload)) != payload:
+            frame, payload = sse.encode(covered, sse.event_name(frame)), covered
         event = known.decode_event(frame, payload)
         if event is None:
             self.failure = responses.error_event(payload) or EngineError(NONSENSE)

@@ -123,13 +123,15 @@ class WholeResponse(Whole):
 
         Raises whatever a filter that failed raises.
         """
+        self._cover_alternatives(make_filter)
         self._output(make_filter)
         if (blocked := self._beside(KNOWN, make_filter)) is not None:
             self.finish_reasons = [reason_of(blocked)]
             end_by(self.body, self.finish_reasons[0])
 
     def _output(self, make_filter: MakeFilter) -> None:
-        output = msgspec.json.decode(msgspec.json.encode(self.head.output))
+        said = self.head.output if self._body is None else self._body["output"]
+        output = msgspec.json.decode(msgspec.json.encode(said))
         found = list(places(output))
         parts = fed(found, make_filter)
         self.chars += sum(len(part.said) for part in parts)

@@ -14,6 +14,7 @@ import msgspec
 
 from gateway.errors import EngineError, Failure
 from gateway.protocol import failures, sse
+from gateway.protocol.alternatives import Alternatives
 from gateway.protocol.arguments import ArgumentsFilter
 from gateway.protocol.chunks import (
     ABORTED,
@@ -78,7 +79,7 @@ class StreamEditor(Editor):
         self._merged: dict[str, Any] | None = {} if merge else None
         self._show_logprobs = show_logprobs
         self._form: Form | None = None
-        self._rest = StreamRest(make_filter)
+        self._rest, self._alternatives = StreamRest(make_filter), Alternatives(make_filter)
         self._formed = _ChoiceState(0)  # the choice that the form is of
         self._forms = FORMS
         self._open = choices
@@ -118,6 +119,8 @@ class StreamEditor(Editor):
         if payload == b"[DONE]":
             self._set_done()
             return b""
+        if (covered := self._alternatives.covered(payload)) != payload:
+            frame, payload = sse.encode(covered), covered
         rest = None
         try:
             if (chunk := plain(payload, streams=True)) is None:

@@ -68,6 +68,7 @@ class WholeAnswer(Whole):
         """
         if not self.head.choices:
             raise EngineError(NONSENSE)
+        self._cover_alternatives(make_filter)
         for position, choice in enumerate(self.head.choices):
             message = choice.message
             if message is None:  # completions

@@ -11,7 +11,7 @@ import pytest
 from gateway.errors import EngineError, Failure, FilterUnavailable, Refused
 from gateway.pipeline import Chain, Link
 from gateway.record import Hit, Record
-from gateway.sdk import Answer, Channel, Edit, Exchange, Plugin, Reading, Reply, TextFilter
+from gateway.sdk import Answer, Blocked, Channel, Edit, Exchange, Plugin, Reading, Reply, TextFilter
 from gateway.wording import Wording
 
 
@@ -258,3 +258,28 @@ async def test_what_was_started_is_stopped_when_a_later_one_does_not_start() -> 
     with pytest.raises(OSError, match="b"):
         await Chain([Link("a", Part("a")), Link("b", Part("b", fails=True))]).start()
     assert log == ["start a", "stop b", "stop a"]
+
+
+def test_what_a_model_has_not_said_is_judged_and_not_noted() -> None:
+    class Noticing(Plugin):
+        def text_filter(self, exchange: Exchange, channel: Channel) -> TextFilter:
+            assert (channel, exchange.state) == (Channel(0, "content"), {"noticing": 1})
+
+            class Blocking:
+                def feed(self, text: str) -> tuple[str, Sequence[Edit]]:
+                    exchange.hit(Hit("noticing", "1", "block", "answer"))
+                    exchange.tag("seen")
+                    raise Blocked("1")
+
+                def finish(self) -> tuple[str, Sequence[Edit]]:
+                    raise AssertionError
+
+            return Blocking()
+
+    x = exchange()
+    x.state["noticing"] = 1
+    channel = Chain([Link("noticing", Noticing(None))]).filter_for(x, Channel(0, "alternative"))
+    assert channel is not None
+    channel.whole("x")
+    assert channel.blocked is not None
+    assert (x.record.hits, x.record.tags, x.record.rule, x.record.runs) == ([], [], None, {})
