@@ -19,17 +19,18 @@ class Cutter:
         self.text, self._way, self._mark, self._outliers = text, way, mark, outliers
 
     def cut(self, length: int) -> str:
-        """Return the text, or what is to be kept of it: at most ``length`` code points."""
+        """Return the text, or what is to be kept of it: at most ``length`` code points, but a grapheme at least."""
         text = self.text
         if len(text) <= length:
             return text
         mark = self._mark if 4 * len(self._mark) <= length else ""
         if self._way == "head":
             end = mark.rstrip()
-            return text[: before(text, length - len(end))] + end
+            return text[: before(text, length - len(end)) or after(text, 1)] + end
         if self._way == "tail":
             begin = mark.lstrip()
-            return begin + text[after(text, len(text) - length + len(begin)) :]
+            start = after(text, len(text) - length + len(begin))
+            return begin + text[min(start, before(text, len(text) - 1)) :]
         return self._kept(length, mark)
 
     @cached_property
@@ -66,6 +67,7 @@ class Cutter:
 def _ends(first: str, last: str, length: int, mark: str) -> str:
     """Keep the beginning of the first sentence and the end of the last."""
     room = length - len(mark)
-    begin = before(first, min(len(first), max(room // 2, room - len(last))))
+    begin = before(first, min(len(first), max(room // 2, room - len(last)))) or after(first, 1)
     end = after(last, max(0, len(last) - (room - begin)))
-    return first[:begin] + mark + last[end:]
+    cut = first[:begin] + mark + last[end:]
+    return cut if mark or before(cut, begin) == begin else first[:begin]  # an accent would get another letter

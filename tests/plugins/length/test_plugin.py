@@ -57,6 +57,15 @@ async def test_the_model_s_window_is_the_default_less_one_token_for_the_answer()
     assert texts(await play(length(), chat(LONG))) == [LONG], "where no engine has told its window, it is the judge"
 
 
+@pytest.mark.parametrize("strategy", WAYS)
+async def test_a_question_of_which_not_one_character_fits_is_refused_and_never_sent_empty(strategy: str) -> None:
+    family = "👨\u200d👩\u200d👧\u200d👦"
+    refused = await play(length(strategy=strategy, max_characters=5), chat(family * 60))
+    assert isinstance(refused.failure, Refused)
+    assert refused.failure.message.startswith("The prompt is too long: ")
+    assert texts(await play(length(strategy=strategy, max_characters=8), chat(family * 60))) == [family]
+
+
 async def test_characters_are_counted_over_the_whole_prompt() -> None:
     played = await play(length(max_characters=9), chat("你好世界", "答", "再见再见再"))
     assert played.failure is not None
