@@ -5,15 +5,22 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from plugins.sensitive_words.scripts import script, telling
 from plugins.sensitive_words.skeleton import APOSTROPHES, Copy
 
 LONGEST = 64  # of a run of one separator
 _SENTENCE = frozenset("。.!?;")  # their wide forms are the same
-#: What stands between digits of numbers, dates, times, scores and ranges.
-_NUMERIC = frozenset(" \n.,:/-–—−‐‑'’+=%×÷*·~_、")
+#: Inside one number: its point, and what groups its digits.
+_POINTS = frozenset(".,'_·٫٬⁄‧∙⋅・")
+#: And what else dates, times, scores, ranges, sums, prices and measures are written with: these kinds and signs.
+_NUMERIC_KINDS = frozenset(["Zs", "Pd", "Pc", "Ps", "Pe", "Sm", "Sc", "Sk"])
+_NUMERIC = _POINTS | frozenset('\n:/*%‰٪°′"、•')
+GROUPING = frozenset(" \xa0\u2007\u2009\u202f")
+"""Spaces that part a number into groups of three digits."""
 _LINES = frozenset("\n\x0b\x0c\x85\u2028\u2029")
 
 
@@ -46,6 +53,18 @@ def sign(character: str) -> str:
     return folded if len(folded) == 1 else "…" if character == "…" else "-"
 
 
+def is_point(character: str) -> bool:
+    """Does a number go on behind it, if a digit follows? Behind a Chinese comma a clause begins."""
+    return character != "，" and sign(character) in _POINTS
+
+
+@lru_cache(4096)
+def _numeric(one: str) -> bool:
+    return (
+        one in _NUMERIC or unicodedata.category(one) in _NUMERIC_KINDS or "ARROW" in unicodedata.name(one, "").split()
+    )
+
+
 def between(copy: Copy, start: int, end: int) -> str:
     """Return the separators ``letters[start:end]`` as signs, each line's end as one."""
     if start == end:
@@ -64,13 +83,16 @@ def _skipped(run: str, max_skip: int) -> bool:
 
 
 class Barriers:
-    """Where in a copy separators stand that no word of other than Latin letters goes across; found once for all."""
+    """Where in a copy separators stand that no word of other than Latin letters goes across, and letters that tell of a
+    script; found once for all.
+    """
 
-    __slots__ = ("_copy", "_known", "_max_skip")
+    __slots__ = ("_copy", "_known", "_max_skip", "_telling")
 
     def __init__(self, copy: Copy, max_skip: int) -> None:
         self._copy, self._max_skip = copy, max_skip
         self._known: list[int] | None = None
+        self._telling: Sequence[int] | None = None
 
     def within(self, start: int, end: int) -> bool:
         """Is there one between two letters?"""
@@ -79,6 +101,13 @@ class Barriers:
             self._known = [at for at, last in spans if not _skipped(between(self._copy, at, last), self._max_skip)]
         after = bisect_left(self._known, start)
         return after < len(self._known) and self._known[after] < end
+
+    def script_before(self, at: int) -> str:
+        """Return the script that the last letter before a place in the text tells, or nothing."""
+        if self._telling is None:
+            self._telling = telling(self._copy.text)
+        before = bisect_left(self._telling, at)
+        return script(self._copy.text[self._telling[before - 1]]) if before else ""
 
 
 @lru_cache(16_384)
@@ -98,7 +127,7 @@ def gap(run: str, max_skip: int, *, latin: bool, digits: bool) -> Gap:
     spelled = plain or dotted
     opens = opens or dotted
     if digits:
-        return Gap(plain and _NUMERIC.isdisjoint(run), spelled and "." not in run and "," not in run, opens)
+        return Gap(plain and not any(map(_numeric, run)), spelled and "." not in run and "," not in run, opens)
     spaced = " " in run or "\n" in run
     return Gap(plain and not spaced and "'" not in run, spelled, opens)
 

@@ -13,6 +13,7 @@ from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.forms import Form, forms
 from plugins.sensitive_words.gaps import LONGEST, Barriers
 from plugins.sensitive_words.lanes import Lanes
+from plugins.sensitive_words.scripts import tells
 from plugins.sensitive_words.skeleton import Copy, quick, read
 from plugins.sensitive_words.symbols import Symbols, is_symbol
 from plugins.sensitive_words.tail import Tail, context
@@ -205,7 +206,7 @@ def _end_of(copy: Copy, end: int) -> tuple[Copy, int]:
     """Return enough of a copy to know what stands before its end, where that is quicker."""
     if end == len(copy.letters) > 2 * _ENOUGH and not copy.same and not copy.runs:
         last = read(copy.text[-2 * _ENOUGH :])
-        if len(last.letters) > _ENOUGH:
+        if len(last.letters) > _ENOUGH and tells(last.text):
             return last, len(last.letters)
     return copy, end
 

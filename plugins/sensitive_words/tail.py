@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from plugins.sensitive_words.alone import has_alone
 from plugins.sensitive_words.fold import WORD
 from plugins.sensitive_words.gaps import LONGEST, between, gap
-from plugins.sensitive_words.skeleton import Copy
-from plugins.sensitive_words.writing import foreign_word_before
+from plugins.sensitive_words.scripts import ALIKE, letter_before, script
+from plugins.sensitive_words.skeleton import TABLE, Copy
 
 #: A letter of a script that looks like no Latin one, to stand for a word that has some.
 _FOREIGN = {"CYRILLIC": "и", "GREEK": "ψ", "ARMENIAN": "ֆ", "GEORGIAN": "კ"}
 _ARTICLES = "ai"
+#: What stands for an article and for two other letters: Latin ones tell of their script, look-alikes tell of none.
+_TELL_LATIN, _TELL_NOTHING = ("a", "x", "y"), ("а", "х", "у")
 
 
 class Beginnings:
@@ -57,7 +59,7 @@ class Tail:
         self._lines = max((run.count("\n") for run in gaps), default=1)
         self._furthest = max((len(run) for run in gaps), default=0) + LONGEST
         #: Letters of scripts with spaces and of others in one entry: then spaces may follow the former.
-        self._mixed = any(len({letter in WORD for letter in word}) > 1 for word in everywhere)
+        self._mixed = any(len({letter in WORD for letter in word}) > 1 for word in (*everywhere, *bounded))
 
     def begins(self, letters: str) -> bool:
         """Is there an entry that begins with these letters, or is them?"""
@@ -121,33 +123,47 @@ class Tail:
 
 def context(copy: Copy, end: int) -> str:
     """Return what matters of the letters before ``end`` for what comes after: something short that is read alike."""
-    if not copy.same and end:
-        last = copy.text[copy.places[max(0, end - 2 * LONGEST)] : copy.lasts[end - 1] + 1]
-        if has_alone(last):  # it is read in two ways, so nothing short stands for it
-            return last
-    return _in_short(copy, end)
+    if copy.same or not end:
+        return _in_short(copy, end, _TELL_LATIN)
+    first = copy.places[max(0, end - 2 * LONGEST)]
+    last = copy.text[first : copy.lasts[end - 1] + 1]
+    tells = letter_before(last, len(last))
+    own = tells or letter_before(copy.text, first)
+    its = script(own) if own else ""
+    own = _FOREIGN.get(its, own if its in ALIKE else "")
+    if has_alone(last):  # it is read in two ways, so nothing short stands for it
+        return last if tells or not own else own * 2 + " " + last
+    return own * 2 + " " + _in_short(copy, end, _TELL_NOTHING) if own else _in_short(copy, end, _TELL_LATIN)
 
 
-def _in_short(copy: Copy, end: int) -> str:
+def _in_short(copy: Copy, end: int, stand_ins: Sequence[str]) -> str:
     letters = copy.letters
     at = end
     while at and letters[at - 1] in " -" and end - at <= LONGEST:
         at -= 1
     if not at or end - at > LONGEST or letters[at - 1] not in WORD:
         return ""
-    run = between(copy, at, end)
+    run = copy.text[copy.places[at]] if end - at == 1 else between(copy, at, end)
     alone = at == 1 or letters[at - 2] not in WORD
     last = letters[at - 1]
-    script = foreign_word_before(copy, end)
+    article, one, other = stand_ins
     if copy.runs:  # a letter that stands for others would join a run of its own kind
-        others = [*([_FOREIGN[script], "ф"] if script in _FOREIGN else []), "x", "y"]
-        return ("" if alone else next(other for other in others if other != last)) + last + run
-    if script:
-        foreign = _FOREIGN.get(script, last)
-        return (foreign if alone else foreign * 2) + (" " if run and not alone else run)
-    stands = "1" if last.isdecimal() else "a" if last in _ARTICLES else "x"
+        raw = copy.text[copy.lasts[at - 1]]
+        joined = "" if alone else next(each for each in (one, other) if TABLE[ord(each)] != last)
+        return joined + (raw if stand_ins is _TELL_NOTHING and TABLE[ord(raw)] == last else last) + run
+    if last.isdecimal():
+        number = _number(letters, at, one)
+        return number + run if alone or len(run) <= 1 else ""
+    stands = article if last in _ARTICLES else one
     if not run:
-        return stands if alone else stands * 2
-    if alone:
-        return stands + run
-    return stands * 2 + run if run == "." and stands == "1" else ""
+        return stands if alone else one + stands
+    return stands + run if alone else ""
+
+
+def _number(letters: str, end: int, stands: str) -> str:
+    """Return what stands for the digits before ``end``: up to three that no word is before are a group of them."""
+    first = end
+    while first and end - first < 4 and letters[first - 1].isdecimal():
+        first -= 1
+    group = end - first < 4 and not (first and letters[first - 1] in WORD)
+    return "1" * (end - first) if group else stands + "1"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from plugins.sensitive_words.fold import WORD
 from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.forms import SOLID, Form
-from plugins.sensitive_words.gaps import LONGEST, between, gap, matches
+from plugins.sensitive_words.gaps import GROUPING, LONGEST, between, gap, is_point, matches
 from plugins.sensitive_words.skeleton import Copy
 from plugins.sensitive_words.writing import Place, written
 
@@ -19,28 +19,46 @@ def verdict(form: Form, place: Place, folding: Folding) -> bool | None:
 
     What is False stays so, whatever comes.
     """
-    if form.left and _joined_left(place.copy, place.start):
-        return False
-    for holds in (_skips, _ends, written):
+    for holds in (_begins, _skips, _ends, written):
         held = holds(form, place, folding)
         if not held:
             return held
     return True
 
 
-def _joined_left(copy: Copy, start: int) -> bool:
-    """Return True if a word or a number goes on into ``start``: the 69 of 4.69 is none."""
-    if not start:
-        return False
-    letters = copy.letters
-    if letters[start - 1] in WORD:
+def _begins(form: Form, place: Place, _: Folding) -> bool | None:
+    """Is the word not only the end of a longer one, and the number of a longer number? None if more must be seen."""
+    letters, start = place.copy.letters, place.start
+    if not form.left or not start:
         return True
-    return (
-        start > 1
-        and letters[start].isdecimal()
-        and letters[start - 2].isdecimal()
-        and between(copy, start - 1, start) == "."
-    )
+    if letters[start - 1] in WORD:
+        return False
+    return not letters[start].isdecimal() or _parts(place, start - 1)
+
+
+def _parts(place: Place, at: int) -> bool | None:
+    """Does the separator at ``at`` part two numbers? One in 4.69, 69,000 and 69 000 does not.
+
+    None if more text must be seen.
+    """
+    copy, letters = place.copy, place.copy.letters
+    sign = copy.text[copy.places[at]]
+    if is_point(sign):
+        if not at or not letters[at - 1].isdecimal():
+            return True
+        return not letters[at + 1].isdecimal() if at + 1 < len(letters) else True if place.final else None
+    if sign not in GROUPING or copy.runs:
+        return True
+    first, last = at, at + 1
+    while first and at - first < 4 and letters[first - 1].isdecimal():
+        first -= 1
+    if not 1 <= at - first <= 3 or (first and letters[first - 1] in WORD):
+        return True
+    while last < len(letters) and last - at < 5 and letters[last].isdecimal():
+        last += 1
+    if last == len(letters) and last - at < 5 and not place.final:
+        return None
+    return last - at != 4 or (last < len(letters) and letters[last] in WORD)
 
 
 def _ends(form: Form, place: Place, _: Folding) -> bool | None:
@@ -53,11 +71,7 @@ def _ends(form: Form, place: Place, _: Folding) -> bool | None:
         return None if waits else True
     if (kana and letters[end] in _VOICED) or (form.right and letters[end] in WORD):
         return False
-    if form.right and last.isdecimal() and between(place.copy, end, end + 1) == ".":
-        if end + 1 == len(letters):
-            return True if place.final else None
-        return not letters[end + 1].isdecimal()
-    return True
+    return not form.right or not last.isdecimal() or letters[end] not in " -" or _parts(place, end)
 
 
 def _skips(form: Form, place: Place, folding: Folding) -> bool | None:

@@ -112,9 +112,8 @@ class Source:
             self._odd["punctuation at an edge: stripped"].append(number)
         if is_common(word):
             self._odd["one very common character: will match nearly everything"].append(number)
-        spaced = not any(character.isalnum() and character not in WORD for character in word)
-        left = spaced and not inside_left and word[0] in WORD
-        right = spaced and not inside_right and word[-1] in WORD
+        left = not inside_left and word[0] in WORD  # each edge by its own character: A片 is not in DNA片段
+        right = not inside_right and word[-1] in WORD
         tag = intern(tag) if tag else self.tag  # a hundred thousand entries have a handful of tags
         rule = Rule(f"{self.name}:{number}", intern(action), tag, self.scope, left, right, replacement)
         return Entry(word, rule)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -12,11 +10,10 @@ from plugins.sensitive_words.alone import is_power
 from plugins.sensitive_words.fold import WORD, fold
 from plugins.sensitive_words.folding import Folding
 from plugins.sensitive_words.forms import Form
-from plugins.sensitive_words.gaps import LONGEST, Barriers
+from plugins.sensitive_words.gaps import Barriers
+from plugins.sensitive_words.scripts import script, script_after
 from plugins.sensitive_words.skeleton import OVERLAYS, Copy, Letter, is_mark, most_marked, spelling
 from plugins.sensitive_words.tables import LOOKALIKES
-
-_NEIGHBOUR = 32  # letters of the next word that say whether it is ordinary text of another script
 
 
 class Place(NamedTuple):
@@ -121,61 +118,20 @@ def _marks_allow(pairs: Sequence[tuple[Letter, Letter]]) -> bool:
 def _script_rule(place: Place, written: Sequence[Letter], foreign: Sequence[Letter]) -> bool | None:
     """May look-alikes count: are scripts mixed, or is a whole word of another script made of nothing else?
 
-    The latter not between words of that script which have letters of their own: сор is a word among Russian ones.
+    The latter not where the next letter before or behind it that tells of a script is one of that script's own: сор is
+    a word among Russian ones.
     """
-    letters = (one for one in written if one.letter in WORD or one.raw in LOOKALIKES)
-    scripts = {_script(one.letter) for one in letters if not one.letter.isdecimal()}
+    scripts = {script(one.letter) for one in written if not one.letter.isdecimal()}
     if len(scripts) > 1:
         return True
     if len(written) < 3 or "LATIN" in scripts or not all(one.raw in LOOKALIKES for one in foreign):
         return False
-    said, start, end = place.copy.letters, place.start, place.end
+    copy, start, end, final, barriers = place
+    said = copy.letters
     if (start and said[start - 1] in WORD) or (end < len(said) and said[end] in WORD) or not scripts:
         return False
-    script = scripts.pop()
-    if foreign_word_before(place.copy, start) == script:
+    its = scripts.pop()
+    if barriers.script_before(copy.places[start]) == its:
         return False
-    return _no_foreign_word_after(place, script)
-
-
-@lru_cache(4096)
-def _script(letter: str) -> str:
-    return "LATIN" if letter.isascii() else unicodedata.name(letter, "?").split(" ", 1)[0]
-
-
-def _own_letter(copy: Copy, index: int) -> str:
-    """Return the script of a letter that looks like no Latin one, else nothing."""
-    letter, raw = copy.letters[index], copy.text[copy.places[index]]
-    if copy.same or raw in LOOKALIKES or letter.isdecimal() or not raw.isalpha():
-        return ""
-    script = _script(raw)
-    return "" if script == "LATIN" else script
-
-
-def foreign_word_before(copy: Copy, start: int) -> str:
-    """Return the script of the word before, if it has letters that look like no Latin ones."""
-    letters = copy.letters
-    at = start
-    while at and letters[at - 1] in " -" and start - at <= LONGEST:
-        at -= 1
-    first = at
-    while at and letters[at - 1] in WORD and first - at < _NEIGHBOUR:
-        at -= 1
-        if script := _own_letter(copy, at):
-            return script
-    return ""
-
-
-def _no_foreign_word_after(place: Place, script: str) -> bool | None:
-    copy, _, end, final, _ = place
-    letters = copy.letters
-    at = end
-    while at < len(letters) and letters[at] in " -" and at - end <= LONGEST:
-        at += 1
-    first = at
-    while at < len(letters) and letters[at] in WORD and at - first < _NEIGHBOUR:
-        if _own_letter(copy, at) == script:
-            return False
-        at += 1
-    cut_off = at == len(letters) and at - end <= LONGEST + _NEIGHBOUR
-    return None if cut_off and not final else True
+    after = script_after(copy.text, copy.lasts[end - 1] + 1, final=final)
+    return None if after is None else after != its

@@ -19,6 +19,7 @@ from tests.plugins.sensitive_words.reference_rules import (
     Unit,
     latin_gaps,
     marks_hold,
+    one_number,
     scripts_hold,
     skips,
     spelled_neighbours,
@@ -73,17 +74,15 @@ def ways(entry: Entry, folding: Folding) -> list[Spelled]:
     return made
 
 
-def boundaries(read: list[Unit], match: Match, way: Spelled) -> bool:
+def boundaries(read: list[Unit], match: Match, way: Spelled, *, groups: bool) -> bool:
     """Does the word begin and end where it has to, and not go on?"""
-    before, after = read[: match.at[0]], read[match.at[-1] + 1 :]
-    if way.left and before:
-        number = len(before) > 1 and way.key[0].isdecimal() and before[-2].read_as.isdecimal()
-        if before[-1].in_word or (number and before[-1].read_as == "."):
-            return False
-    if way.right and after:
-        number = len(after) > 1 and way.key[-1].isdecimal() and after[1].read_as.isdecimal()
-        if after[0].in_word or (number and after[0].read_as == "."):
-            return False
+    first, last = match.at[0], match.at[-1]
+    after = read[last + 1 :]
+    for bounded, letter, beside in ((way.left, way.key[0], first - 1), (way.right, way.key[-1], last + 1)):
+        if bounded and 0 <= beside < len(read):
+            number = letter.isdecimal() and one_number(read, beside, groups=groups)
+            if read[beside].in_word or number:
+                return False
     return not (after and re.match("[\u3041-\u30ff]", way.key[-1]) and after[0].read_as in "\u3099\u309a")
 
 
@@ -156,7 +155,7 @@ def occurrences(text: str, entry: Entry, folding: Folding) -> Iterator[tuple[int
 
 def counts(text: str, read: list[Unit], match: Match, way: Spelled, entry: Entry, folding: Folding) -> bool:
     """Is it the word, by all that the policy says?"""
-    if not boundaries(read, match, way) or not gaps(read, match, way, folding.max_skip):
+    if not boundaries(read, match, way, groups=not folding.repeats) or not gaps(read, match, way, folding.max_skip):
         return False
     if any(read[at].run < count for at, count in zip(match.at, way.counts, strict=True)):
         return False
@@ -170,7 +169,7 @@ def counts(text: str, read: list[Unit], match: Match, way: Spelled, entry: Entry
     marked = [(read[at], own) for at, own in zip(match.at, way.marks, strict=True)]
     spaced = [pair for pair, letter in zip(marked, way.letters, strict=True) if letter in WORD]
     same = [read[at].letter for at in match.at] == way.letters
-    return marks_hold(spaced) and (same or (folding.confusables and scripts_hold(read, match, way.letters)))
+    return marks_hold(spaced) and (same or (folding.confusables and scripts_hold(text, read, match, way.letters)))
 
 
 def symbols(text: str, entry: Entry) -> Iterator[tuple[int, int, int, int]]:

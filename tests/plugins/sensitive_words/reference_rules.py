@@ -37,7 +37,7 @@ def sign(letter: Letter) -> str:
         return "\n"
     if letter.raw.isspace():
         return "\r" if letter.raw == "\r" else " "
-    if letter.raw in "'’‘`´ʼ":
+    if letter.raw in "'’‘`´ʹʺʻʼʽʾʿˈˊˋˮʹꞋꞌߴߵ":
         return "'"
     narrow = unicodedata.normalize("NFKC", letter.raw)
     return narrow if len(narrow) == 1 else "…" if letter.raw == "…" else "-"
@@ -114,6 +114,27 @@ def walk(read: list[Unit], start: int, key: str) -> Match | None:
     return None
 
 
+def writes_numbers(one: str) -> bool:
+    """Is a sign one of those that numbers, dates, sums and prices are written with?"""
+    kind = unicodedata.category(one)
+    listed = one in "\n:/*%‰٪°′\"、•.,'·٫٬‧・" or kind in {"Zs", "Pd", "Pc", "Ps", "Pe", "Sm", "Sc", "Sk"}
+    return listed or "ARROW" in unicodedata.name(one, "").split()
+
+
+def one_number(read: list[Unit], at: int, *, groups: bool) -> bool:
+    """Is the separator at a place one inside a number: 4.69, 69,000, or (if numbers are grouped by spaces) 69 000?"""
+    line = ""
+    for one in read:
+        if one.separates:
+            point, group = one.raw != "，" and one.read_as in ".,'_·٫٬⁄‧∙⋅・", one.raw in " \xa0\u2007\u2009\u202f"
+            line += "." if point else " " if group and groups else "-"
+        else:
+            line += "9" if one.read_as.isdecimal() else "x" if one.in_word else "中"
+    before, after = line[:at], line[at:]
+    grouped = re.search("(?<![9x])9{1,3}$", before) and re.match(" 9{3}(?![9x])", after)
+    return bool(grouped or (before.endswith("9") and after.startswith(".9")))
+
+
 def latin_gaps(read: list[Unit], match: Match, most: int, own: list[bool]) -> tuple[bool, bool]:
     """Do the runs between letters of words skip: as in a word with symbols, as in a word spelled out?"""
     joined = spelled = True
@@ -131,7 +152,7 @@ def latin_gaps(read: list[Unit], match: Match, most: int, own: list[bool]) -> tu
         else:
             spelled = False
         apostrophe = "'" in run
-        numeric = digits and re.search("[ \n.,:/\\-–—−‐‑'’+=%×÷*·~_、]", run)
+        numeric = digits and any(map(writes_numbers, run))
         joined = joined and skips(run, most) and not re.search("[ \n]", run) and not apostrophe and not numeric
     size = len(match.at)
     decimal = all(read[at].read_as.isdecimal() for at in match.at)
@@ -179,27 +200,18 @@ def script(letter: str) -> str:
     return "LATIN" if letter.isascii() else unicodedata.name(letter, "?").split(" ")[0]
 
 
-def own_letters(read: list[Unit], index: int, step: int) -> set[str]:
-    """The scripts of those letters of the next word that look like no Latin ones."""
-    index, skipped = index + step, 0
-    while 0 <= index < len(read) and read[index].separates:
-        index, skipped = index + step, skipped + 1
-    seen = set()
-    word = 0
-    while skipped <= 65 and 0 <= index < len(read) and read[index].in_word and word < 32:
-        one = read[index]
-        if one.raw not in LOOKALIKES and one.raw.isalpha() and not one.read_as.isdecimal():
-            seen.add(script(one.raw))
-        index, word = index + step, word + 1
-    return seen - {"LATIN"}
+def nearest(characters: Iterable[str]) -> str:
+    """The script of the first letter that does not look like a Latin one: nothing where all do."""
+    letters = (one for one in characters if one.isalnum() and unicodedata.category(one) not in {"Nd", "No"})
+    return next((script(one) for one in letters if one not in LOOKALIKES), "")
 
 
-def scripts_hold(read: list[Unit], match: Match, letters: list[str]) -> bool:
+def scripts_hold(text: str, read: list[Unit], match: Match, letters: list[str]) -> bool:
     written = [read[at] for at in match.at]
     foreign = [one for one, own in zip(written, letters, strict=True) if one.letter != own]
     if not foreign:
         return True
-    scripts = {script(one.letter) for one in written if one.in_word and not one.letter.isdecimal()}
+    scripts = {script(one.letter) for one in written if not one.letter.isdecimal()}
     if len(scripts) > 1:
         return True
     if len(written) < 3 or "LATIN" in scripts or any(one.raw not in LOOKALIKES for one in foreign):
@@ -207,4 +219,5 @@ def scripts_hold(read: list[Unit], match: Match, letters: list[str]) -> bool:
     first, last = match.at[0], match.at[-1]
     if (first and read[first - 1].in_word) or (last + 1 < len(read) and read[last + 1].in_word):
         return False
-    return scripts.isdisjoint(own_letters(read, first, -1)) and scripts.isdisjoint(own_letters(read, last, 1))
+    start, end = read[first].first, read[last].last + 1
+    return scripts.isdisjoint([nearest(text[:start][::-1]), nearest(text[end : end + 96])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.sensitive_words.gaps import Barriers, between, gap, matches, sign
+from plugins.sensitive_words.gaps import Barriers, between, gap, is_point, matches, sign
 from plugins.sensitive_words.skeleton import read
 
 
@@ -29,9 +29,24 @@ def test_latin_letters_are_joined_by_symbols_and_spelled_with_spaces_and_dots() 
     assert gap("!", 3, latin=True, digits=False) == (False, False, True)
 
 
-@pytest.mark.parametrize("run", list(".,:/-*= "))
-def test_digits_that_numbers_are_written_with_are_not_joined(run: str) -> None:
-    assert not gap(run, 3, latin=True, digits=True).plain
+@pytest.mark.parametrize("run", [*".,:/-*= '+%_、′″∶〜‒―⁄>≥→➔^(·٫°€\"~", "]["])
+def test_digits_are_not_joined_by_what_numbers_are_written_with(run: str) -> None:
+    assert not gap("".join(map(sign, run)), 3, latin=True, digits=True).plain
+
+
+@pytest.mark.parametrize("run", [*"😀★#&@…※", "☆☆", "”“"])
+def test_digits_are_joined_by_what_no_number_is_written_with(run: str) -> None:
+    assert gap("".join(map(sign, run)), 3, latin=True, digits=True).plain
+
+
+def test_inside_a_number_are_its_point_and_what_groups_its_digits() -> None:
+    assert all(map(is_point, ".,'’·٫٬_⁄．"))
+    assert not any(map(is_point, "，、。;:-/ x5"))
+
+
+def test_the_script_that_was_told_last_is_known_all_along_a_text() -> None:
+    barriers = Barriers(read("x сор и сор"), 3)
+    assert [barriers.script_before(at) for at in (0, 2, 8)] == ["", "LATIN", "CYRILLIC"]
 
 
 def test_without_max_skip_nothing_skips() -> None:

@@ -67,6 +67,57 @@ def test_a_number_does_not_match_inside_a_number() -> None:
     assert spans(matcher("8964"), "8-9-6-4, 8 9 6 4; 8.9.6.4") == ["8-9-6-4", "8 9 6 4"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "69,000",
+            "4,69 €",
+            "69'000",
+            "69’000",
+            "69 000",
+            "69\xa0000 000",
+            "1 269 069",
+            "69٫5",
+            "4·69",
+            "69_000",
+            "6′9″",
+        ),
+        *("6∶9", "6〜9", "6‒9", "6>9", "6→9", "6(9)", "6^9", "6⁄9", "[6][9]", "6⁹", "2⁶⁹", "6€9"),
+    ],
+)
+def test_a_number_is_no_part_of_what_numbers_are_written_with(text: str) -> None:
+    assert spans(matcher("69"), text) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["{}.", "{}, then", "{}, 5", "{}，1989年", "{}、70", "5 {} 6", "{} 12", "{}²", "{}㎏", "1-{}"]
+)
+def test_a_number_beside_another_one_is_a_number(text: str) -> None:
+    for number in ("69", "8964"):
+        assert spans(matcher(number), text.format(number)) == [number]
+    assert spans(matcher("8964"), text.format("8-9-6-4")) == ["8-9-6-4"]
+
+
+def test_each_edge_of_an_entry_is_judged_by_its_own_character() -> None:
+    its = matcher("A片", "K粉", "B超", "18禁", "64事件", "卡拉OK", "加vx*")
+    for text in (
+        "DNA片段",
+        "BLACKPINK粉丝",
+        "USB超速",
+        "2018禁止",
+        "118禁区",
+        "1.18禁",
+        "1964事件",
+        "卡拉OKs",
+        "ＮＢＡ片段",
+    ):
+        assert spans(its, text) == []
+    text = "看A片吧，吸K粉，做B超，属18禁的64事件去卡拉OK唱，加vx123"
+    assert spans(its, text) == ["A片", "K粉", "B超", "18禁", "64事件", "卡拉OK", "加vx"]
+    assert spans(matcher("*A片"), "DNA片段") == ["A片"]
+
+
 def test_an_allow_entry_wins_inside_its_span_and_nowhere_else() -> None:
     its = matcher("大麻", "黄片", allow=("大麻烦", "三黄片"))
     assert spans(its, "我有一个大麻烦") == []

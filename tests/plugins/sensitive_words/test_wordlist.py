@@ -51,6 +51,25 @@ def test_a_replacement_without_the_action_means_it_and_the_action_without_one_is
         Source("list").entry("赌博", 1, "mask", replacement="x")
 
 
+@pytest.mark.parametrize(
+    ("text", "left", "right"),
+    [
+        *(
+            ("shit", True, True),
+            ("赌博", False, False),
+            ("A片", True, False),
+            ("卡拉OK", False, True),
+            ("*A片", False, False),
+        ),
+        *(("卡拉OK*", False, False), ("A片B", True, True), ("18+岁", True, False), ("☭", False, False)),
+    ],
+)
+def test_an_edge_of_letters_or_digits_is_a_whole_words_and_one_of_chinese_is_not(
+    text: str, *, left: bool, right: bool
+) -> None:
+    assert made(text).rule[4:6] == (left, right)
+
+
 def test_odd_entries_are_told_once_for_each_kind() -> None:
     source = Source("list")
     for number, text in enumerate(["", "赌博,", "的", "\u200b"], 1):

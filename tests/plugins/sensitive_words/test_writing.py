@@ -46,6 +46,28 @@ def test_among_words_of_its_script_a_look_alike_is_ordinary_text(text: str) -> N
         assert found(text, "cop") == []
 
 
+@pytest.mark.parametrize("text", ["А片", "Α片", "ꓮ片", "看А片", "А 片"])
+def test_one_look_alike_beside_chinese_is_a_mixture_of_scripts(text: str) -> None:
+    assert found(text, "A片") == [text.removeprefix("看")]
+    assert found("ДНА片段", "A片") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        *(("НЕ РОТ, А НОС БОЛИТ", "pot"), ("ДА, РОТ", "pot"), ("РОТ НА ЗАМОК", "pot"), ("то о сор, а хор, и", "cop")),
+        *(("ΝΑΙ Η ΟΧΙ, ΔΕΝ", "oxi"), ("ΔΕΝ ΤΟ ΟΧΙ", "oxi"), ("и 5 сор", "cop"), ("сор 5, и", "cop")),
+    ],
+)
+def test_neighbours_made_of_look_alikes_are_looked_past(text: str, word: str) -> None:
+    assert found(text, word) == []
+
+
+def test_a_text_made_of_look_alikes_alone_is_latin() -> None:
+    assert found("а сор", "cop") == ["сор"]
+    assert found("и this сор is и", "cop") == ["сор"]
+
+
 def test_an_entry_of_another_script_counts_when_latin_letters_are_mixed_in() -> None:
     assert found("сука cука сyка", "сука") == ["сука", "cука", "сyка"]
     assert found("cyka", "сука") == []
