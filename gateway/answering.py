@@ -36,14 +36,16 @@ from gateway.upstream.want import Want
 class Answering:
     """Sends a letter to one of ``engines`` and tells ``caller`` what it answers; ``fail`` tells why there is no answer.
 
-    ``own`` is what the route's editor and whole answer have to know beside the rest. ``marked`` is when the last phase
+    ``own`` is what the route's editor and whole answer have to know beside the rest; ``prompt`` how many tokens it most
+    likely has. ``marked`` is when the last phase
     of the request ended (``perf_counter``). All other times are the event loop's.
     """
 
     __slots__ = (
         *("_asked", "_asked_at", "_begun", "_caller", "_chain", "_chunk_at", "_clock", "_editor", "_exchange"),
-        *("_fail", "_heard", "_letter", "_live", "_loop", "_marked", "_meters", "_own", "_parts", "_record"),
-        *("_retry_after", "_status", "_surface", "_task", "_whole", "_wrote_at", "attempt", "due", "over", "seen"),
+        *("_fail", "_heard", "_letter", "_live", "_loop", "_marked", "_meters", "_own", "_parts", "_prompt", "_record"),
+        *("_retry_after", "_status", "_surface", "_task", "_unsaid", "_whole", "_wrote_at"),
+        *("attempt", "due", "over", "seen"),
     )
 
     def __init__(
@@ -64,15 +66,17 @@ class Answering:
         want: Want,
         *,
         whole: bool,
+        prompt: int,
     ) -> None:
         self._exchange, self._record, self._asked, self._live = exchange, exchange.record, asked, live
         self._caller, self._fail, self._meters, self._clock, self._loop = caller, fail, meters, clock, loop
         self._surface, self._letter, self._own, self._marked = surface, letter, own, marked
         self._chain = live.chain
-        self._whole = whole
+        self._whole, self._prompt = whole, prompt
         self._editor: Editor | None = None
         self._task: asyncio.Task[None] | None = None
         self._begun = False  # the first event has been seen: no other engine will be asked
+        self._unsaid = b""  # events before the first token, where a plugin waits for that
         self.seen = False  # some of a stream was shown; heartbeats are none of it
         self.over = False  # the response is complete, or will be without the engine
         self._asked_at = self._chunk_at = 0.0
@@ -121,6 +125,7 @@ class Answering:
                 show_logprobs=exchange.show_logprobs,
                 **self._own,
             )
+            self._editor.prompt_estimate = self._prompt
 
     def on_data(self, data: bytes) -> None:
         """The next bytes of the engine's answer. THE HOT PATH of a stream."""
@@ -136,9 +141,11 @@ class Answering:
         self._heard = self._loop.time()
         if self._begun:
             self._meters.chunk_gap(now - self._chunk_at)
-        elif editor.events:
+        elif editor.events and (self._exchange.first_token_s is None or editor.chars or editor.complete):
+            shown = self._unsaid + shown
             self._first_event(now)
         else:
+            self._unsaid += shown if editor.events else b""
             if editor.failure is not None or editor.done:
                 self._stream_ended(editor)
             return
@@ -210,8 +217,6 @@ class Answering:
             self._engine_failed(editor.failure or EngineError(BROKE_OFF))
             return
         self.over = True
-        if editor.usage is None:
-            editor.prompt_estimate = len(self._exchange.reading().text) // 4
         if editor.abort and not editor.done:
             self._stop_background()
             self.attempt.end()
@@ -242,7 +247,7 @@ class Answering:
         if self._record.outcome == "content_filter":
             self._stop_background()
         if not answer.is_over and self._letter.counts:  # nobody will tell us: it is charged with the most it may take
-            self._count(Usage(len(exchange.reading().text) // 4, self._asked.output_tokens))
+            self._count(Usage(self._prompt, self._asked.output_tokens))
         if answer.is_over and self._chain.watches_answers(exchange):
             waiting = self._chain.on_answer(exchange, Answer(exchange.route, answer.body))
             if waiting is not None:
@@ -312,8 +317,9 @@ class Answering:
         if blocked_since is not None:
             due = min(due, blocked_since + times.idle)
         elif not self._whole:
-            first = self._exchange.first_token_s or times.first_token
-            due = min(due, self._heard + (times.idle if self._begun else first))
+            due = min(due, self._heard + (times.idle if self._begun else times.first_token))
+            if not self._begun and self._exchange.first_token_s is not None:
+                due = min(due, self._asked_at + self._exchange.first_token_s)
         if due <= now:
             self._clock.forget(self)
             if not self.over:
@@ -382,10 +388,9 @@ class Answering:
         self.stop()
         record, editor = self._record, self._editor
         if editor is not None:
-            self._count(editor.usage)
+            if editor.usage is not None or editor.chunks:
+                self._count(editor.used())
             record.answer_chars = editor.chars
-            if self._letter.counts:
-                record.completion_tokens = record.completion_tokens or editor.chunks
             record.phases["decode"] = perf_counter() - self._marked
             self._editor = None
         self.attempt.over(record.outcome, record.completion_tokens)

@@ -192,6 +192,41 @@ def test_a_late_first_token_has_one_also_after_heartbeats(fake: FakeVLLM, shaped
     assert heard.events[-1]["sluice"]["fallback"] == {"reason": "first_token_late"}
 
 
+ROLE = {"role": "assistant", "content": ""}
+
+
+def role_first(*rest: Any) -> Any:
+    """Answer with the role at once, as some engines do before they have begun to think."""
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "covered"}
+    end = {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    said = [
+        {**chunk, "choices": [{"index": 0, "delta": {"content": each}, "finish_reason": None}]}
+        if isinstance(each, str)
+        else each
+        for each in rest
+    ]
+    return streams({**chunk, "choices": [{"index": 0, "delta": ROLE, "finish_reason": None}]}, *said, end)
+
+
+def test_a_role_a_start_and_keep_alives_are_no_first_token(fake: FakeVLLM, shaped: Gateway) -> None:
+    fake.script(role_first(*[b": keep-alive\n\n", 0.2] * 8, "late"))
+    assert hear(shaped, {"model": "covered"}).text() == "Later."
+    fake.script(says(5.0, "late"))
+    assert b"Later." in hear(shaped, {"model": "covered", "input": "q"}, "/v1/responses").raw
+    fake.script(says(5.0, "late"))
+    body = {"model": "covered", "max_tokens": 9, "messages": HI}
+    assert b"Later." in hear(shaped, body, "/v1/messages").raw
+
+
+def test_what_waited_for_the_first_token_comes_with_it(fake: FakeVLLM, shaped: Gateway) -> None:
+    fake.script(role_first(0.1, "in ", "time"))
+    heard = hear(shaped, {"model": "covered"})
+    assert (heard.text(), heard.events[0]["choices"][0]["delta"]) == ("in time", ROLE)
+    fake.script(role_first(0.1))
+    heard = hear(shaped, {"model": "covered"})
+    assert (heard.text(), heard.finishes()) == ("", ["stop"])
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_blocked_answer_is_replaced_whole(fake: FakeVLLM, shaped: Gateway, stream: bool) -> None:
     fake.script(says("part ", 0.7, "forbiddenzebra"))
