@@ -8,12 +8,24 @@ from typing import Any, NamedTuple
 
 from plugins.sensitive_words.fold import WORD
 from plugins.sensitive_words.folding import Folding
+from plugins.sensitive_words.forms import forms
 from plugins.sensitive_words.lists import WordList, read
 from plugins.sensitive_words.matcher import Matcher
 from plugins.sensitive_words.options import SensitiveWordsOptions
 from plugins.sensitive_words.wordlist import Entry, Rule, is_common
 
 _SHOWN = 5  # places of one kind in a file; all of them are in the findings
+#: Common English words that are the pinyin of two characters and more.
+_ENGLISH = """
+acute age alike anger angle are area aware balance bare base bike bite cage cake came career case chance change
+cheese cure damage dance danger data date dating dealing debate decide deer desire die disease dude due eating
+ending entire face fade fate future game gate gene generate guide hate hence here house huge human lake lane
+language late leading lie like line machine made magazine make male manage marine mature mean measure media medicine
+meeting menu mere mice mile mine mobile mode mole more mouse name nice nine nude one open orange pace page pale
+paying pie piece pine police pose range reading reduce refuge release remote rice rise rude rule running sake sale
+same saying sea seen sending sense sequence shade shame share side suicide sure take taken tale tea tense tile time
+tire wage wake women yoga
+"""
 
 
 class Finding(NamedTuple):
@@ -41,6 +53,7 @@ def review(options: SensitiveWordsOptions) -> dict[str, Any]:
         *_duplicates(entries, reach),
         *_hidden(entries, reach, options.folding),
         *_short(entries),
+        *_english(entries, options.folding),
     ):
         name, _, line = entry.rule.id.rpartition(":")
         findings.append(Finding("warning", kind, files[name], int(line), said))
@@ -150,6 +163,13 @@ def _short(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, str]]:
                 entry,
                 f"{len(word)} letters or digits{' inside any word' if inside else ''}: matches a great deal",
             )
+
+
+def _english(entries: Iterable[Entry], folding: Folding) -> Iterator[tuple[str, Entry, str]]:
+    english = set(_ENGLISH.split())
+    for entry in entries if folding.pinyin else ():
+        if words := english & {form.key for form in forms(0, entry, folding) if form.pinyin}:
+            yield "pinyin", entry, f"its pinyin is English too ({', '.join(sorted(words))}): matches ordinary text"
 
 
 def _counted(one: WordList) -> dict[str, Any]:

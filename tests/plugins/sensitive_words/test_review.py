@@ -84,6 +84,14 @@ def test_dangerously_short_entries_are_found(reviewed: Any) -> None:
     ]
 
 
+def test_pinyin_that_is_english_is_found_where_pinyin_counts() -> None:
+    for pinyin, found in ((True, [("words", 1), ("words", 3)]), (False, [])):
+        options = {"words": ["妈的", "赌博", "媽的"], "allow": ["他么妈的"], "pinyin": pinyin}
+        told = SensitiveWords(SensitiveWords.Options.model_validate(options)).review()["findings"]
+        assert [(each["file"], each["line"]) for each in told if each["kind"] == "pinyin"] == found
+        assert not found or "(made)" in next(each["said"] for each in told if each["kind"] == "pinyin")
+
+
 def test_stripped_edges_and_blank_lines_are_told(reviewed: Any) -> None:
     told = reviewed(a="赌博,\n\n\u200b\n")
     assert sorted(kinds(told)) == [
