@@ -7,6 +7,7 @@
     ├── ModelNotAllowed       403 model_not_allowed
     ├── ModelNotFound         404 model_not_found
     ├── NotFound              404 not_found
+    ├── RequestTimeout        408 request_timeout
     ├── RequestTooLarge       413 request_too_large
     ├── UnsupportedEncoding   415 unsupported_encoding
     ├── RateLimited           429 rate_limit_exceeded
@@ -33,10 +34,12 @@ TYPES = {
     403: "permission_error",
     404: "not_found_error",
     405: "invalid_request_error",
+    408: "invalid_request_error",
     413: "invalid_request_error",
     415: "invalid_request_error",
     422: "invalid_request_error",
     429: "rate_limit_error",
+    431: "invalid_request_error",
 }
 
 
@@ -115,6 +118,13 @@ class NotFound(Failure):
 
     status = 404
     code = "not_found"
+
+
+class RequestTimeout(Failure):
+    """The caller did not bring the request to its end in time."""
+
+    status = 408
+    code = "request_timeout"
 
 
 class RequestTooLarge(Failure):

@@ -80,6 +80,7 @@ _FAILURES = {
     401: "invalid_api_key",
     403: "model_not_allowed",
     404: "model_not_found",
+    408: "request_timeout: the body did not come to its end in time.",
     413: "request_too_large",
     415: "unsupported_encoding: the body may come as it is or as gzip.",
     429: "rate_limit_exceeded, queue_full: Retry-After says when to try again.",

@@ -26,6 +26,7 @@ _OUTCOMES = {
     403: "model_not_allowed",
     404: "not_found",
     405: "not_found",
+    408: "request_timeout",
     413: "request_too_large",
     415: "unsupported_encoding",
     429: "rate_limit_exceeded",

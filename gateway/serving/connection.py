@@ -1,9 +1,14 @@
-"""A caller's connection: uvicorn's, with limits on the head of a request and refusals in our shape."""
+"""A caller's connection: uvicorn's, with limits on what a request may be and take, and refusals in our shape.
+
+Two cycles matter: ``cycle`` is the request that is answered now, as in uvicorn until another comes behind it;
+``_reading`` the one whose head or body came last. Those in between wait in ``_behind``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,17 +17,22 @@ import msgspec
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from gateway.errors import TYPES, error_body
+from gateway.errors import Failure, InvalidRequest, RequestTimeout, RequestTooLarge
 from gateway.serving.cycle import Cycle
 
 #: Bytes of names and values, and of the URL; nginx and most balancers allow 32 KiB in all.
 HEAD_BYTES = 64 * 1024
 HEAD_FIELDS = 200
-#: For a connection's first byte, and for the whole head of each request.
-HEAD_S = 60.0
-#: How long, and for how much, a refused body is still read and thrown away.
+#: For a connection's first byte, the whole head of each request, and each piece of a body; a body's bytes a second.
+PATIENCE_S, SLOWEST = 60.0, 512
+#: How long, and for how much, what is refused is still read and thrown away.
 LINGER_S, LINGER_BYTES = 5.0, 256 << 20
+#: In the place of both while the server ends.
+ENDING_S = 2.0
+_MAPPED = "::ffff:"
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+#: Headers that say how the rest of a request is to be read.
+_TELLING = frozenset({b"host", b"expect", b"transfer-encoding"})
 
 
 @functools.cache
@@ -32,33 +42,45 @@ def _urls(paths: frozenset[str]) -> dict[bytes, str]:
 
 
 class Connection(HttpToolsProtocol):
-    """Refuses heads that are too long or come too slowly; everything else is uvicorn's."""
+    """Refuses what is no request, too long or too slow; everything else is uvicorn's."""
+
+    cycle: Cycle | None  # type: ignore[assignment] # all that uvicorn's protocol asks of one; None before the first
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._read = self._head = 0
-        self._idle_since = 0.0
+        self.held = 0  # bytes read while requests wait behind the one that is answered
+        self._behind: deque[Cycle] = deque()
+        self._reading: Cycle | None = None
         self._unstarted: Cycle | None = None
-        self._heading = False
+        self._read = self._head = self._fed = self._hosts = 0
+        self._idle_since = self._due = 0.0
+        self._heading = False  # a head is being read
+        self._whole = True  # a request is not
+        self._part: object = None  # what has to come to its end until it is due: a head, or a body
         self._in_place: frozenset[str] = getattr(self.app, "in_place", frozenset())
         self._paths = _urls(self._in_place)
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._refusal: tuple[int, str] = (400, "")
+        self._timer: asyncio.TimerHandle | None = None
+        self._patience_s, self._linger_s = PATIENCE_S, LINGER_S
+        self.refusal: Failure | None = None  # why nothing more is read
         self._lingers = 0  # bytes that are still thrown away
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it too
         """Begin to wait for the first byte; uvicorn's own timer, which the first byte takes away."""
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
+        if self.client is not None and self.client[0].startswith(_MAPPED):
+            self.client = (self.client[0].removeprefix(_MAPPED), self.client[1])
+        self.timeout_keep_alive_task = self.loop.call_later(PATIENCE_S, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer, and the last cycle: it knows us, and would wait for the collector."""
+        """Forget the timer, and all cycles: they know us, and would wait for the collector."""
         self._unwatch()
-        super().connection_lost(exc)
-        self.cycle = None  # type: ignore[assignment] # as before the first request
+        super().connection_lost(exc)  # the one that is answered hears it
+        while self._behind:
+            self._behind.pop().forget()
+        self.cycle = self._reading = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse, then see whether a head is still not whole."""
+        """Parse, then see whether a head or a body is still not whole."""
         self._read = len(data)
         if self._lingers:
             self._lingers -= self._read
@@ -67,19 +89,43 @@ class Connection(HttpToolsProtocol):
             return
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self.send_400_response("")
-        except httptools.HttpParserUpgrade:
-            pass  # what it would like to speak instead we do not; the request itself is answered
+        except httptools.HttpParserUpgrade as upgrade:
+            self._read_again(data, upgrade)
+        except httptools.HttpParserError as fault:
+            self._refuse(_why(fault))
         cycle = self._unstarted
         if cycle is not None:
             self._unstarted = None
-            if not self._lingers:
-                cycle.start(self.app, self._in_place)
-        if self._heading:
-            self._head_is_partial()
-        elif self._head:
-            self._unwatch()
+            cycle.start(self.app, self._in_place)
+        if not self._whole:
+            self._wait_for_more()
+        if self._behind:
+            self.held += self._read
+            if self.held > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+
+    def _read_again(self, data: bytes, upgrade: httptools.HttpParserUpgrade) -> None:
+        """Read a request as if it did not ask for another protocol: its body is its body. RFC 9110, section 7.8.
+
+        The parser takes all that follows such a head for the other protocol's.
+        """
+        rest = memoryview(data)
+        try:
+            while True:
+                rest = rest[upgrade.args[0] :]
+                lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+                head = b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, b"".join(lines))
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                self.parser.feed_data(head)
+                try:
+                    self.parser.feed_data(rest)
+                except httptools.HttpParserUpgrade as another:
+                    upgrade = another
+                else:
+                    return
+        except httptools.HttpParserError as fault:
+            self._refuse(_why(fault))
 
     # ---- what the parser calls ----
 
@@ -88,32 +134,51 @@ class Connection(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
-        self._heading = True
+        self._heading, self._whole = True, False
+        self._hosts = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a line of the head, and note what says how to read the rest."""
+        name = name.lower()
+        if name in _TELLING:
+            if name == b"host":
+                self._hosts += 1
+            elif name == b"expect":
+                self.expect_100_continue = value.lower() == b"100-continue"
+            elif value.lower() != b"chunked":
+                raise InvalidRequest("Transfer-Encoding may be chunked and nothing else.")
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Make the request's cycle; refuse a head that is whole and too long, before the application hears of it."""
+        """Make the request's cycle; refuse a head that is not to be answered, before the application hears of it."""
+        parser = self.parser
         fields = len(self.headers)
         if fields > HEAD_FIELDS or (self._head + self._read > HEAD_BYTES and self._size() > HEAD_BYTES):
-            self._refusal = (431, "The request's URL and headers are too long.")
-            raise ValueError(self._refusal[1])  # the parser stops, and we answer
-        self._heading = False
-        parser = self.parser
+            raise _too_long()  # the parser stops, and we answer
         version = parser.get_http_version()
+        old = version < "1.1"
+        if self._hosts != 1 and (self._hosts or not old):
+            raise InvalidRequest("A request has one Host header.")
+        if parser.should_upgrade():
+            if parser.get_method() == b"CONNECT":
+                raise InvalidRequest("CONNECT is not for a server that is no proxy.")
+            return  # it is read again
         scope = self._scope(version)
-        cycle = Cycle(
+        self.headers = []  # a body's trailers are not the head's
+        self._heading = False
+        cycle = self._reading = Cycle(
             scope,
             self,
-            wants_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            wants_continue=self.expect_100_continue and not old,
+            keep_alive=not old and parser.should_keep_alive(),
+            old=old,
         )
         scope["sluice.port"] = cycle
-        before: Any = self.cycle  # None before the first request
-        self.cycle = cycle  # type: ignore[assignment] # all that uvicorn's protocol asks of one
+        before = self.cycle
         if before is None or before.response_complete:
-            self._unstarted = cycle  # until all that came has been parsed
+            self.cycle = self._unstarted = cycle  # until all that came has been parsed
         else:  # pipelined: its turn comes
-            self.flow.pause_reading()
-            self.pipeline.appendleft((cycle, self.app))  # type: ignore[arg-type] # likewise
+            self._behind.append(cycle)
 
     def _scope(self, version: str) -> dict[str, Any]:
         """Return the request's ASGI scope."""
@@ -143,19 +208,23 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body until it is asked for."""
-        cycle: Any = self.cycle
+        self._fed += len(body)
+        cycle: Any = self._reading
         if not cycle.response_complete:
             cycle.body += body
             if len(cycle.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
-            cycle.set()
+            if cycle.waits:
+                cycle.set()
 
     def on_message_complete(self) -> None:
         """Note the end of the body."""
-        cycle: Any = self.cycle
-        if not cycle.response_complete:
+        cycle: Any = self._reading
+        if not self._heading:  # else it is read again
+            self._whole = True
             cycle.more_body = False
-            cycle.set()
+            if cycle.waits:
+                cycle.set()
 
     # ---- between requests ----
 
@@ -166,7 +235,7 @@ class Connection(HttpToolsProtocol):
         """
         self._lingers = LINGER_BYTES
         self._unwatch()
-        self._head_timer = self.loop.call_later(LINGER_S, self.transport.close)
+        self._timer = self.loop.call_later(self._linger_s, self.transport.close)
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
@@ -175,12 +244,19 @@ class Connection(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
-        if self._lingers:
-            return
-        if self.pipeline:
-            cycle: Any = self.pipeline.pop()[0]
+        behind = self._behind
+        if behind:
+            cycle = self.cycle = behind.popleft()
+            if not behind:
+                self.held = 0
+                self.flow.resume_reading()
             self.loop.call_soon(cycle.start, self.app, self._in_place)  # not from here: there may be thousands
+            return
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        if self._lingers:
+            if self.refusal is not None:
+                self._answer(self.refusal)
             return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
@@ -195,41 +271,99 @@ class Connection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Close if nothing has come for the whole time; else look again when that can be."""
         self.timeout_keep_alive_task = None
-        cycle: Any = self.cycle  # None before the first request
-        if cycle is None or (cycle.response_complete and self._head_timer is None):
+        cycle = self.cycle
+        if not self._heading and (cycle is None or cycle.response_complete):
             left = self._idle_since + self.timeout_keep_alive - self.loop.time() if cycle is not None else 0.0
             if left <= 0.001:
                 super().timeout_keep_alive_handler()
             else:
                 self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
-        """Answer what is no HTTP, or too much of it, in our error shape, and close."""
-        cycle: Any = self.cycle  # None before the first request
-        if cycle is not None and cycle.response_started and not cycle.response_complete:
-            self.transport.close()  # in the middle of an answer there is no place for another
+    def shutdown(self) -> None:
+        """Close if nothing runs; what runs is the last, and what the caller has not brought to its end must hurry."""
+        self._patience_s = self._linger_s = ENDING_S
+        super().shutdown()
+        if self._timer is not None and not self.transport.is_closing():
+            self._unwatch()
+            self._due = min(self._due, self.loop.time() + ENDING_S)
+            self._timer = self.loop.call_later(ENDING_S, self._late)
+
+    # ---- what is not answered by the application ----
+
+    def _refuse(self, failure: Failure) -> None:
+        """End what cannot be read further: in a body, the application hears it; else we answer when it is its turn."""
+        self._lingers, self.refusal = LINGER_BYTES, failure
+        reading, running = self._reading, self.cycle
+        heading, self._heading, self._whole = self._heading, False, True
+        if not heading and reading is not None and reading.more_body:
+            if reading.response_complete:
+                self.transport.close()
+            else:
+                reading.keep_alive = False
+                reading.set()
             return
-        status, why = self._refusal
-        code = "request_too_large" if status == 431 else "invalid_request"
-        kind = TYPES.get(status, "invalid_request_error")
-        body = msgspec.json.encode(error_body(why or "The request is not valid HTTP.", kind, None, code))
+        if running is None or running.response_complete:
+            self._answer(failure)
+
+    def _answer(self, failure: Failure) -> None:
+        """Answer with a failure, and close."""
+        body = msgspec.json.encode(failure.body())
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + head + body)
-        self.transport.close()
+        self.transport.write(STATUS_LINE[failure.status] + head + body)
+        self.linger()
 
     def _size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
-    def _head_is_partial(self) -> None:
-        self._head += self._read
-        if self._head > HEAD_BYTES and self._size() > HEAD_BYTES // 2:
-            self._refusal = (431, "The request's URL and headers are too long.")
-            self.send_400_response("")
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_S, self.transport.close)
+    def _wait_for_more(self) -> None:
+        """Note when the caller has to have brought more, and refuse what is too long for what it brings."""
+        now = self.loop.time()
+        if self._part is not self.headers:  # which are others for each of them
+            self._part, self._head = self.headers, self._read if self._heading else 0
+            self._due = now + self._patience_s
+        elif self._fed and not self._heading:
+            self._head = 0
+            self._due = min(self._due + self._fed / SLOWEST, now + self._patience_s)
+        else:  # of a head, or of what frames a body: extensions of chunks, trailers
+            self._head += self._read
+        self._fed = 0
+        if self._head > HEAD_BYTES and (not self._heading or self._size() > HEAD_BYTES // 2):
+            self._refuse(_too_long())
+            return
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._due - now, self._late)
+
+    def _late(self) -> None:
+        """Refuse what is not whole in time; the time runs while it is the caller who is waited for."""
+        self._timer = None
+        reading, running = self._reading, self.cycle
+        if self._lingers or self._whole:
+            return
+        now = self.loop.time()
+        if self.flow.read_paused or (
+            running is not None
+            and not running.response_complete
+            and (running is not reading or self._heading or running.response_started)
+        ):
+            self._due = now + self._patience_s
+        if (left := self._due - now) > 0.001:
+            self._timer = self.loop.call_later(left, self._late)
+        else:
+            self._refuse(RequestTimeout("The request did not come to its end in time."))
 
     def _unwatch(self) -> None:
-        self._head = 0
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _why(fault: httptools.HttpParserError) -> Failure:
+    """Return what one of our callbacks has raised, or that it is no HTTP."""
+    cause = fault.__context__
+    return cause if isinstance(cause, Failure) else InvalidRequest("The request is not valid HTTP.")
+
+
+def _too_long() -> Failure:
+    failure = RequestTooLarge("The request's URL and headers are too long.")
+    failure.status = 431
+    return failure

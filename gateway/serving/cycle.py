@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, MutableMapping
-from typing import Any, Protocol, cast
+from math import inf
+from typing import Any, Protocol
 
 import structlog
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.server import ServerState
 
 from gateway.caller import CANCELLED, Resumed
+from gateway.errors import Failure
 
 log = structlog.get_logger()
 
@@ -41,6 +43,8 @@ class Home(Protocol):
 
     transport: asyncio.Transport
     flow: FlowControl
+    held: int
+    refusal: Failure | None
     loop: asyncio.AbstractEventLoop
     server_state: ServerState
 
@@ -65,13 +69,13 @@ class Cycle:
         "_expected",
         "_head",
         "_home",
+        "_old",
         "_running",
         "_scope",
         "_task",
         "_told",
         "_transport",
         "_waiter",
-        "_waits",
         "_wants_continue",
         "body",
         "disconnected",
@@ -79,9 +83,18 @@ class Cycle:
         "more_body",
         "response_complete",
         "response_started",
+        "waits",
     )
 
-    def __init__(self, scope: MutableMapping[str, Any], home: Home, *, wants_continue: bool, keep_alive: bool) -> None:
+    def __init__(
+        self,
+        scope: MutableMapping[str, Any],
+        home: Home,
+        *,
+        wants_continue: bool,
+        keep_alive: bool,
+        old: bool,
+    ) -> None:
         self._scope: MutableMapping[str, Any] | None = scope  # until it is handed on
         self._bodiless = scope["method"] == "HEAD"
         self._home, self._transport = home, home.transport
@@ -91,11 +104,12 @@ class Cycle:
         self.body = b""  # what has come and was not yet received
         self._task: asyncio.Task[None] | None = None
         self._coroutine: Coroutine[Any, Any, None] | None = None  # of an application that runs in place
-        self._waits = False
+        self.waits = False
         self._told = False  # the end of the body was received
         self._head = b""  # of the response, until there is a body to go with it
+        self._old = old  # of HTTP/1.0, which knows no chunks
         self._chunked = False
-        self._expected = 0  # bytes of a counted body that are still to come
+        self._expected = 0.0  # bytes of a counted body that are still to come
 
     @property
     def message_event(self) -> Cycle:
@@ -104,15 +118,22 @@ class Cycle:
 
     def set(self) -> None:
         """Something has happened: a piece of the body, the caller has left, the response is complete."""
-        if self._waits:
-            self._waits = False
+        if self.waits:
+            self.waits = False
             if self._coroutine is not None:
                 self._home.loop.call_soon(self._step)
             elif not self._waiter.done():
                 self._waiter.set_result(None)
 
+    def forget(self) -> None:
+        """Never begin: the caller has left before its turn came."""
+        self._scope = None
+
     async def receive(self) -> Message:
-        """Return the next piece of the body; after its end wait until the caller leaves or the response is complete."""
+        """Return the next piece of the body; after its end wait until the caller leaves or the response is complete.
+
+        Raises the Failure for which the body does not come to its end.
+        """
         if self._wants_continue and not self._transport.is_closing():
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._wants_continue = False
@@ -121,12 +142,16 @@ class Cycle:
                 self._told = not self.more_body
                 body, self.body = self.body, b""
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
-            self._home.flow.resume_reading()
-            self._waits = True
+            home = self._home
+            if home.refusal is not None and self.more_body and not self.response_started:
+                raise home.refusal
+            if home.flow.read_paused and home.held <= HIGH_WATER_LIMIT:  # else much waits behind this one already
+                home.flow.resume_reading()
+            self.waits = True
             if self._coroutine is not None:
                 await _Wait(self)
             else:
-                self._waiter: asyncio.Future[None] = self._home.loop.create_future()
+                self._waiter: asyncio.Future[None] = home.loop.create_future()
                 await self._waiter
         return _DISCONNECT
 
@@ -185,6 +210,9 @@ class Cycle:
     def _chunks(self) -> bytes:
         if self._bodiless:
             return b""
+        if self._old:  # the end of the connection is the end of the body
+            self._expected = inf
+            return b""
         self._chunked = True
         return b"transfer-encoding: chunked\r\n"
 
@@ -232,7 +260,7 @@ class Cycle:
             self._complete()
 
     def _complete(self) -> None:
-        if self._expected:
+        if self._expected and self._expected != inf:
             raise ValueError("the body is shorter than its content-length")
         self.response_complete = True
         if not self.keep_alive:
@@ -241,8 +269,8 @@ class Cycle:
             else:
                 self._transport.close()
         self._home.on_response_complete()
-        if self._waits and self._coroutine is not None:  # it waits for nothing else, and what it does now is short
-            self._waits = False
+        if self.waits and self._coroutine is not None:  # it waits for nothing else, and what it does now is short
+            self.waits = False
             self._step()
         else:
             self.set()
@@ -254,9 +282,10 @@ class Cycle:
         else. Of a request that is handed on nothing does: a task for it would cost as much as filtering it.
         """
         scope, self._scope = self._scope, None  # it knows us: a circle for the collector
-        if scope is None:
+        if scope is None or self.disconnected:
             return
-        self._running = cast("set[Any]", self._home.server_state.tasks)  # one that runs in place stands for itself
+        running: Any = self._home.server_state.tasks
+        self._running: set[Any] = running  # one that runs in place stands for itself
         coroutine: Any = app(scope, self.receive, self.send)  # every ASGI application's call is one
         if not self.more_body and scope["path"] in in_place:
             self._running.add(self)
@@ -307,7 +336,7 @@ class Cycle:
         coroutine = self._coroutine
         if coroutine is not None:
             self._coroutine = None
-            self._waits = False
+            self.waits = False
             self._running.discard(self)
             self._run_as_task(Resumed(coroutine, CANCELLED))
 
