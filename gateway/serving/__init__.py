@@ -35,10 +35,11 @@ class CannotListen(Exception):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listen at an address; port 0 is a free one. Raises CannotListen."""
+    """Listen at an address, "::" for IPv4 too; port 0 is a free one. Raises CannotListen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as fault:
         reason = os.strerror(fault.errno) if fault.errno and fault.errno > 0 else str(fault)
         raise CannotListen(

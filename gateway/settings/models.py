@@ -151,7 +151,7 @@ class Server(Section):
 
     host: Annotated[str, Field(min_length=1)] = Field(
         "0.0.0.0",  # noqa: S104 - without keys it is 127.0.0.1 (Settings), and another host is refused (checks)
-        description="Address to listen on; without keys 127.0.0.1, and nothing else is accepted.",
+        description="Address to listen on, `::` for IPv4 too; without keys 127.0.0.1, and nothing else is accepted.",
     )
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     workers: Count = Field(1, le=256, description="Processes that serve.")
