@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import structlog
 from pydantic import Field, field_validator
@@ -20,6 +20,8 @@ _HITS = 1_000  # told of one exchange; a list of numbers must not fill the log
 _BLOCKED = "The request was blocked by the content filter."
 _log = structlog.get_logger()
 
+Kept = Annotated[int, Field(ge=0, le=64, strict=True)]
+
 Direction = Literal["request", "answer"]
 
 
@@ -28,8 +30,8 @@ class KindOptions(Options):
 
     kind: KindName
     action: Action | None = None
-    keep_head: int | None = Field(default=None, ge=0, le=64)
-    keep_tail: int | None = Field(default=None, ge=0, le=64)
+    keep_head: Kept | None = None
+    keep_tail: Kept | None = None
 
 
 class PatternOptions(Options):
@@ -38,8 +40,8 @@ class PatternOptions(Options):
     name: str = Field(pattern="^[a-z][a-z0-9_]{0,39}$")
     pattern: str
     action: Action | None = None
-    keep_head: int | None = Field(default=None, ge=0, le=64)
-    keep_tail: int | None = Field(default=None, ge=0, le=64)
+    keep_head: Kept | None = None
+    keep_tail: Kept | None = None
 
     @field_validator("pattern")
     @classmethod
@@ -56,10 +58,19 @@ class PiiOptions(Options):
     )
     patterns: tuple[PatternOptions, ...] = Field(default=(), description="further kinds, as regular expressions")
     action: Action = Field(default="mask", description="what to do about it")
-    keep_head: int = Field(default=3, ge=0, le=64, description="characters at the beginning that a mask leaves")
-    keep_tail: int = Field(default=4, ge=0, le=64, description="characters at the end that a mask leaves")
+    keep_head: Kept = Field(default=3, description="characters at the beginning that a mask leaves")
+    keep_tail: Kept = Field(default=4, description="characters at the end that a mask leaves")
     directions: frozenset[Direction] = Field(default=frozenset(("request", "answer")), description="where to look")
     mask_char: str = Field(default="*", min_length=1, max_length=1, description="takes the place of each character")
+
+    @field_validator("kinds", "patterns")
+    @classmethod
+    def _each_once(cls, named: tuple[Any, ...]) -> tuple[Any, ...]:
+        names = [getattr(one, "kind", None) or getattr(one, "name", one) for one in named]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is named {names.count(name)} times; name it once")
+        return named
 
 
 class Pii(Plugin):

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from plugins.pii.fold import FOLDED, INVISIBLE, visible
-from plugins.pii.kinds import PROVINCES, WORD, Form, KindName, Match, forms, hidden, hidden_email, sign
+from plugins.pii.kinds import BEHIND, PROVINCES, WORD, Form, KindName, Match, forms, hidden, hidden_email, sign
 from plugins.pii.own import OwnForm, compiled
 
 Action = Literal["mask", "block", "tag"]
 Mask = tuple[int, int]
 _Search = Callable[..., Any]  # RE2's, which has no types
 
-_BEHIND = 8  # characters before a text that a form may look at
 _SLICE = 16_384  # of a long text at a time: another thread gets its turn in between
 
 
@@ -95,7 +94,7 @@ _FIRST: dict[KindName, str] = {
     "email": WORD,
     "passport_cn": "A-Za-z",
     "plate_cn": PROVINCES,
-    "ipv6": "0-9A-Fa-f:",
+    "ipv6": "0-9A-Fa-f:：",
     "api_key": "A-Za-z",
 }
 
@@ -121,20 +120,20 @@ class Reader:
 
     def passed(self, text: str) -> None:
         """Take note of plain text that needed no look."""
-        self._before = text if len(text) >= _BEHIND else (self._before + text)[-_BEHIND:]
+        self._before = text if len(text) >= BEHIND else (self._before + text)[-BEHIND:]
 
     def step(self, text: str, *, final: bool) -> tuple[list[Found], int]:
         """Look at what was held and the next piece, as one text.
 
         Return what was found, by its place, and from where on the text has to wait for more (its length: nothing).
         """
-        before = self._before[-_BEHIND:]
+        before = self._before[-BEHIND:]
         seen, places = visible(text)
         whole, base = before + seen, len(before)
         hold = len(whole) if final else self._scanner.begun(whole, base)
         numbers = self._scanner.looked_for(seen)
         found = self._found(whole, base, hold, places, {*numbers, *self._read}) if numbers or self._read else []
-        self._before = whole[max(0, hold - _BEHIND) : hold]
+        self._before = whole[max(0, hold - BEHIND) : hold]
         held = hold - base
         return found, places[held] if held < len(places) else len(text)
 

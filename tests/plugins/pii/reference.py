@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from plugins.pii.domains import TOP_LEVEL
+
 INVISIBLE = "\u200b\u200d\u2060\ufeff\xad"
 SEPARATORS = " \t\u3000._\u2014-"
 
@@ -39,7 +41,7 @@ def _plain(character: str) -> str:
 
 def _groups(value: str) -> list[str] | None:
     """Return the groups of digits with up to three separators between them; None if it is anything else."""
-    if not re.fullmatch(f"[0-9]+(?:[{SEPARATORS}]{{1,3}}[0-9]+)*[Xx]?", value):
+    if not value[:1].isdigit() or not re.fullmatch(f"[0-9]+(?:[{SEPARATORS}]{{1,3}}[0-9]+)*[Xx]?", value):
         return None
     return [group for group in re.split(f"[{SEPARATORS}]+", value) if group]
 
@@ -52,20 +54,65 @@ def _alone(left: str, right: str) -> bool:
     return not left[-1:].isdigit() and not right[:1].isdigit()
 
 
-def _fraction(left: str) -> bool:
-    return left.endswith("0.") and not left[-3:-2].isdigit()
+def _hashed(left: str, right: str) -> bool:
+    """Ten more digits of a hash on a side, or the last group of a UUID, which has a letter at an end."""
+    if re.search("[0-9A-Fa-f]{10}\\Z", left) or re.match("[A-Fa-f][0-9A-Fa-f]{9}", right):
+        return True
+    ends = re.search("-[0-9A-Fa-f]{4}-([A-Fa-f]?)\\Z", left)
+    return ends is not None and bool(ends[1] or re.match("[A-Fa-f]|mm(?![A-Za-z])", right))
+
+
+def _dumped(left: str) -> bool:
+    """A letter of a hexadecimal group stands before the first digit."""
+    return re.search(f"[0-9][A-Fa-f]{{0,3}}[{SEPARATORS}]?[A-Fa-f]{{1,3}}\\Z", left) is not None
+
+
+def _tabled(left: str, value: str, right: str, is_one: Callable[[str], bool]) -> bool:
+    """Decimal numbers, and groups with two more in their row, unless those are a number of this kind."""
+    gaps = re.findall("[^0-9]+", value)
+    if gaps.count(".") == 1 == len(gaps) or ("." in gaps and set(gaps) != {"."}):
+        return True
+    if len(set(gaps)) != 1:
+        return False
+    befores = left.split(gaps[0])[:-1] if left.endswith(gaps[0]) else []
+    afters: list[str] = []
+    while re.search("(?:^|[^0-9])[0-9]{4}\\Z", value) and len(afters) < 4:
+        following = re.match(f"{re.escape(gaps[0])}([0-9A-Fa-f]{{4}})(?![0-9A-Za-z])", right)
+        if not following:
+            break
+        afters.append(following[1])
+        right = right[following.end() :]
+    near = 0
+    for group in befores[:-3:-1]:
+        if not re.fullmatch("[0-9]{3,6}|[0-9A-Fa-f]{4}", group):
+            break
+        near += 1
+    others = ["".join(befores[-count:]) for count in (3, 4, 5)]
+    return near + len(afters[:2]) > 1 and not any(
+        is_one(other) for other in ("".join(afters), *others) if other.isdigit()
+    )
+
+
+def _is_phone(number: str) -> bool:
+    return re.fullmatch("1[3-9][0-9]{9}", number) is not None
 
 
 def phone(left: str, value: str, right: str) -> bool:
-    groups = _groups(value)
-    if groups is None or not _gaps(groups) <= {3, 7} or _fraction(left):
+    bare = value[:3] + value[4:] if left.endswith(("(", "（")) and value[3:4] in {")", "）"} else value
+    groups = _groups(bare)
+    number = "".join(groups or [])
+    if groups is None or not _gaps(groups) <= {3, 7} or not _is_phone(number):
+        return False
+    if value != number and (re.match("[cm]m(?![A-Za-z])", right) or _dumped(left)):
+        return False
+    if _hashed(left, right) or _tabled(left, value, right, _is_phone) or re.search(r"(?<!\d)0\.\Z|\d{3}\.\Z", left):
         return False
     for code in ("0086", "86"):
-        if left.endswith(code) and not left.removesuffix(code)[-1:].isdigit():
+        start = left.removesuffix(code)
+        if start != left and not start[-1:].isdigit() and not (code == "86" and re.search(r"\d\d\.\Z", start)):
             left = ""
             break
-    number = "".join(groups)
-    return _alone(left, right) and len(number) == 11 and number[0] == "1" and number[1] in "3456789"
+    return _alone(left, right)
 
 
 def id_card(left: str, value: str, right: str) -> bool:
@@ -84,10 +131,10 @@ def id_card(left: str, value: str, right: str) -> bool:
 def _is_card(number: str) -> bool:
     first, length = number[:2], len(number)
     issued = (
-        (length == 13 and first[0] == "4")
-        or (length == 14 and first in {"30", "36", "38", "39"})
+        (length == 14 and first in {"30", "36", "38", "39"})
         or (length == 15 and first in {"34", "37"})
-        or (16 <= length <= 19 and (first[0] in "3456" or "22" <= first <= "27" or first == "95"))
+        or (length == 16 and "22" <= first <= "27")
+        or (16 <= length <= 19 and (first[:1] in {*"456"} or first in {"30", "35", "36", "38", "39", "95"}))
     )
     if length == 18 and re.fullmatch("(?:18|19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])", number[6:14]):
         return False  # an ID card whose check digit is wrong
@@ -100,27 +147,37 @@ def _card(allowed: Callable[[list[str]], bool], firsts: str) -> Callable[[str, s
         groups = _groups(value)
         if groups is None or value[0] not in firsts or not value[-1].isdigit() or not allowed(groups):
             return False
-        return _alone(left, right) and not _fraction(left) and _is_card("".join(groups))
+        number = "".join(groups)
+        if not _alone(left, right) or not _is_card(number):
+            return False
+        if re.search(r"\d\.\Z" if len(value) < 18 else r"(?<!\d)0\.\Z", left) or _hashed(left, right):
+            return False
+        return value == number or not (_dumped(left) or _tabled(left, value, right, _is_card))
 
     return is_one
 
 
 def email(left: str, value: str, right: str) -> bool:
-    del right
     local, at, domain = value.partition("@")
     labels = domain.split(".")
     return (
         at == "@"
-        and re.fullmatch(r"\w[\w.%+-]{0,63}", local, re.ASCII) is not None
+        and re.fullmatch(r"\w[\w.%+'-]{0,63}", local, re.ASCII) is not None
         and not re.search(r"\w\Z", left, re.ASCII)
         and 2 <= len(labels) <= 6
-        and all(re.fullmatch("[A-Za-z0-9_-]{1,63}", label) for label in labels[:-1])
+        and all(re.fullmatch("[\\w-]{1,63}", label) for label in labels[:-1])
         and re.fullmatch("[A-Za-z]{2,24}", labels[-1]) is not None
+        and not re.match("[A-Za-z]", right)
+        and (labels[-1].lower() in TOP_LEVEL or re.match("(com|cn|net|org)(?![a-z])", labels[-1]) is not None)
+        and re.match(r"v?\d+\.\d", domain) is None
+        and not (
+            len(labels) == 2 and re.fullmatch("[A-Za-z_][A-Za-z0-9_]?", labels[0]) and right[:1] in {"(", "[", "_"}
+        )
     )
 
 
 FORMS: list[tuple[str, Callable[[str, str, str], bool], int]] = [
-    ("phone_cn", phone, 17),
+    ("phone_cn", phone, 18),
     ("id_card_cn", id_card, 27),
     ("bank_card", _card(lambda groups: _gaps(groups) <= {4, 8, 12, 16}, "234569"), 31),
     ("bank_card", _card(lambda groups: list(map(len, groups)) in ([4, 6, 4], [4, 6, 5]), "3"), 21),

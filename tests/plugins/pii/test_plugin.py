@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from gateway.registry import build_chain
 from gateway.sdk import Refused
+from gateway.settings import ChainEntry, ConfigurationError
 from gateway.testing import play
 from plugins.pii import Pii
 from tests.plugins.exchanges import chat, contents
@@ -105,8 +108,25 @@ def test_what_fires_is_explained_to_the_operator() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"kinds": ["phone"]}, {"keep_head": -1}, {"mask_char": ""}, {"patterns": [{"name": "A b", "pattern": "x"}]}],
+    [
+        {"kinds": ["phone"]},
+        {"keep_head": -1},
+        {"keep_head": True},
+        {"kinds": [{"kind": "email", "keep_tail": "3"}]},
+        {"mask_char": ""},
+        {"patterns": [{"name": "A b", "pattern": "x"}]},
+    ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         made(**options)
+
+
+def test_what_is_named_twice_is_refused_in_one_line() -> None:
+    twice = ChainEntry(plugin="pii", options={"kinds": [{"kind": "email", "action": "block"}, "phone_cn", "email"]})
+    with pytest.raises(ConfigurationError) as caught:
+        build_chain([twice], Path())
+    (line,) = caught.value.lines
+    assert line == "configuration: chain[0].options.kinds: email is named 2 times; name it once"
+    with pytest.raises(ValidationError):
+        made(patterns=[{"name": "x", "pattern": "a"}, {"name": "x", "pattern": "b"}])

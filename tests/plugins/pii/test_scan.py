@@ -38,6 +38,6 @@ def test_a_text_without_the_sign_of_a_kind_is_clean_at_once() -> None:
 
 
 def test_the_longest_value_bounds_what_waits() -> None:
-    assert made(kinds=["phone_cn"]).longest == 17
+    assert made(kinds=["phone_cn"]).longest == 18 + 28  # and the next groups of its row
     assert made().longest == 409
     assert made(kinds=[]).longest == 0
