@@ -31,7 +31,7 @@ class Link:
 
     name: str
     plugin: Plugin
-    on_error: str = "refuse"  # or "skip"
+    on_error: str = "refuse"  # or "skip"; "tell": at the end, when nothing can be refused any more
     timeout_s: float = FEW_SECONDS
     shadow: bool = False
     models: frozenset[str] | None = None
@@ -71,7 +71,8 @@ class Chain:
         self._filters = self._steps(outward, "text_filter")
         self._answer = self._steps(outward, "on_answer")
         self._failure = self._steps(outward, "on_failure")
-        self._complete = self._steps(outward, "on_complete")
+        told = [replace(link, on_error="tell") for link in outward]  # nothing that fails keeps the others from it
+        self._complete = self._steps(told, "on_complete")
         self._selects = not all(step.always for step in self._filters)
         #: Where every plugin with a filter can tell that a whole text is clean.
         checks = self._steps(outward, "is_clean")
@@ -168,18 +169,7 @@ class Chain:
 
     def on_complete(self, exchange: Exchange) -> Awaitable[None] | None:
         """Tell every plugin that the exchange is over. Raises nothing."""
-        try:
-            waiting = self._run(self._complete, exchange)
-        except Failure:
-            return None  # already counted as failed; the answer is out
-        return None if waiting is None else self._quietly(waiting)
-
-    @staticmethod
-    async def _quietly(waiting: Awaitable[None]) -> None:
-        try:
-            await waiting
-        except Failure:
-            return
+        return self._run(self._complete, exchange)
 
     def _run(self, steps: tuple[Step, ...], exchange: Exchange, *more: Any) -> Awaitable[None] | None:
         runs = exchange.record.runs
@@ -206,7 +196,7 @@ class Chain:
             else:
                 run.seconds += now - began
             began = now
-            if exchange.reply is not None and steps is self._request:
+            if exchange.reply is not None and not more and link.on_error != "tell":  # a request's way ends there
                 return None
         return None
 
@@ -221,7 +211,7 @@ class Chain:
             self._fault(link, exchange, fault, perf_counter() - began)
         else:
             self._ran(link, exchange, perf_counter() - began)
-        if exchange.reply is None or more:
+        if exchange.reply is None or more or link.on_error == "tell":
             rest = self._run(steps[1:], exchange, *more)
             if rest is not None:
                 await rest
@@ -271,7 +261,7 @@ class Chain:
 
     def _fault(self, link: Link, exchange: Exchange, fault: Exception, seconds: float) -> None:
         """Apply the link's policy to what its hook raised: a refusal goes on, anything else by ``on_error``."""
-        if isinstance(fault, Failure):
+        if isinstance(fault, Failure) and link.on_error != "tell":
             self._ran(link, exchange, seconds)
             exchange.record.plugin = link.name
             exchange.record.rule = getattr(fault, "rule", None)

@@ -72,6 +72,54 @@ async def test_requests_pass_from_first_to_last_and_answers_from_last_to_first()
     assert {name: run.outcome for name, run in x.record.runs.items()} == {"a": "ran", "b": "ran"}
 
 
+class Waiting(Noting):
+    """Has to wait in every hook, and may fail at the end."""
+
+    def __init__(self, name: str, log: list[str], fault: Exception | None = None) -> None:
+        super().__init__(name, log)
+        self.fault = fault
+
+    async def on_request(self, exchange: Exchange) -> None:  # type: ignore[override] # hooks may be either
+        await asyncio.sleep(0)
+        super().on_request(exchange)
+
+    async def on_complete(self, exchange: Exchange) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        if self.fault is not None:
+            raise self.fault
+        super().on_complete(exchange)
+
+
+class Answering(Noting):
+    """Answers itself."""
+
+    def on_request(self, exchange: Exchange) -> None:
+        super().on_request(exchange)
+        exchange.reply = Reply({})
+
+
+@pytest.mark.parametrize("shadow", [True, False])
+async def test_a_reply_ends_the_walk_also_where_somebody_before_it_had_to_wait(shadow: bool) -> None:
+    log: list[str] = []
+    first = Link("a", Waiting("a", log), shadow=shadow)
+    await run(Chain([first, Link("b", Answering("b", log)), Link("c", Noting("c", log))]), exchange())
+    assert log == ["a request", "b request"]
+
+
+@pytest.mark.parametrize("fault", [ValueError(), EngineError("Gone."), TimeoutError(), None])
+async def test_every_plugin_is_told_of_the_end_whoever_waits_or_fails_there(fault: Exception | None) -> None:
+    log: list[str] = []
+    chain = Chain([Link("a", Noting("a", log)), Link("b", Waiting("b", log, fault)), Link("c", Noting("c", log))])
+    for reply in (None, Reply({})):
+        x = exchange()
+        x.reply = reply
+        waiting = chain.on_complete(x)
+        assert waiting is not None
+        await waiting
+        assert [each for each in log if not each.startswith("b")] == ["c complete", "a complete"]
+        log.clear()
+
+
 async def test_an_entry_looks_only_at_its_models_and_keys() -> None:
     log: list[str] = []
     chain = Chain(
