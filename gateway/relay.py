@@ -260,6 +260,7 @@ class Relay:
             self._marked,
             want,
             whole=whole,
+            prompt=0 if self._entry is None else self._entry.prompt,
         )
         return self._answering.attempt.ask()
 

@@ -87,6 +87,11 @@ class Entry:
         self._running: Running | None = None
         self.tokens = door.estimate.tokens(principal.name, size, most, choices)  # that it is expected to take
 
+    @property
+    def prompt(self) -> int:
+        """How many tokens the prompt most likely has, where the engine does not tell."""
+        return self._door.estimate.likely(self._principal.name, self._size)
+
     def begin(self, now: float) -> Awaitable[None] | None:
         """Enter; something to await only where one has to wait. Raises RateLimited and QueueFull."""
         limits = self._principal.limits
@@ -143,7 +148,7 @@ class Entry:
         record, place, ticket = self._record, self._place, self._ticket
         name = self._principal.name
         if record.completion_tokens and not record.prompt_tokens:  # a stream that ended before the engine told
-            record.prompt_tokens = self._door.estimate.prompt(name, self._size)
+            record.prompt_tokens = self.prompt
         if ticket is not None:
             used = record.prompt_tokens + record.completion_tokens
             if used:

@@ -53,6 +53,14 @@ class Editor(ABC):
     def broken(self, failure: Failure) -> bytes:
         """Return the event that ends a stream which has begun and has failed."""
 
+    def used(self) -> Usage:
+        """Return what was used, for caller and record alike: as the engine told it; where it was stopped before it did,
+        the estimate of the prompt, and chunks for tokens.
+        """
+        told = self.usage
+        answer = told.completion_tokens if told is not None and not self.abort else 0
+        return Usage(told.prompt_tokens if told is not None else self.prompt_estimate, answer or self.chunks)
+
     def feed(self, data: bytes) -> bytes:
         """Take the engine's bytes; return what the caller may see now."""
         try:

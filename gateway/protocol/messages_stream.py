@@ -111,8 +111,8 @@ class MessagesEditor(NamedEditor):
         last = self._last
         if self.abort:
             extra = {**(extra or {}), "usage": "estimate"}
-            prompt = self.usage.prompt_tokens if self.usage else self.prompt_estimate
-            usage = {"input_tokens": prompt, "output_tokens": self.chunks}
+            used = self.used()
+            usage = {"input_tokens": used.prompt_tokens, "output_tokens": used.completion_tokens}
             last = written({"type": "message_delta", "delta": self._ended, "usage": usage, "sluice": extra})
         elif extra:
             body = msgspec.json.decode(payload_of(last) or b"{}")

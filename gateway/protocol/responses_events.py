@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.protocol import sse
+from gateway.protocol.chunks import Usage
 from gateway.protocol.named import Numbers, payload_of
 from gateway.protocol.named import event as event_of
 from gateway.protocol.parts import Part
@@ -224,20 +225,18 @@ def trimmed_frames(shown: bytes, kept: int) -> bytes:
     return b"".join(frames)
 
 
-def invented_end(
-    response: dict[str, Any], output: list[dict[str, Any]], used: tuple[int, int], why: str
-) -> dict[str, Any]:
+def invented_end(response: dict[str, Any], output: list[dict[str, Any]], used: Usage, why: str) -> dict[str, Any]:
     """Build the last event of a stream that a filter ended: the engine was stopped before it could count what was
     ``used`` of prompt and answer.
     """
     status = end_by(response, why)
     response["output"] = output
     response["usage"] = {
-        "input_tokens": used[0],
+        "input_tokens": used.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": used[1],
+        "output_tokens": used.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": sum(used),
+        "total_tokens": used.prompt_tokens + (used.completion_tokens or 0),
     }
     return {"type": f"response.{status}", "response": response}
 

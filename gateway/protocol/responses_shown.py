@@ -9,6 +9,7 @@ import msgspec
 
 from gateway.errors import Failure
 from gateway.protocol import responses
+from gateway.protocol.chunks import Usage
 from gateway.protocol.named import Numbers
 from gateway.protocol.parts import Part
 from gateway.protocol.responses_events import Key, cut_item, done_events, invented_end
@@ -63,7 +64,7 @@ class Shown:
         self.items[index] = item
         return b"".join([self._numbers.write(body) for body in done_events(key, item)])
 
-    def ending(self, used: tuple[int, int], why: str) -> dict[str, Any]:
+    def ending(self, used: Usage, why: str) -> dict[str, Any]:
         """Build the last event of a stream that a filter ended."""
         return invented_end(self._response(), self._output(), used, why)
 

@@ -72,7 +72,7 @@ class ResponsesEditor(NamedEditor):
         if self.abort:
             extra = {**(extra or {}), "usage": "estimate"}
         if self._final is None:
-            self._final = self._shown.ending((self.prompt_estimate, self.chunks), self.finish_reasons[0])
+            self._final = self._shown.ending(self.used(), self.finish_reasons[0])
         if extra:
             response = self._final["response"]
             response["sluice"] = with_extra(response, extra)
@@ -83,7 +83,7 @@ class ResponsesEditor(NamedEditor):
     def merged(self) -> dict[str, Any]:
         """Return the answer as it was shown, as one whole."""
         if self._final is None:
-            self._final = self._shown.ending((self.prompt_estimate, self.chunks), self.finish_reasons[0])
+            self._final = self._shown.ending(self.used(), self.finish_reasons[0])
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._final["response"]))
         return copied
 

@@ -231,9 +231,9 @@ class StreamEditor(Editor):
         text = choice.text if delta is None else delta.content
         others = delta is not None and (delta.reasoning or delta.reasoning_content or delta.refusal)
         calls = delta is not None and (delta.tool_calls or delta.function_call)
-        if text:
+        if text or others or calls:
             self.chunks += 1
-            self.chars += len(text)
+            self.chars += len(text or "")
         if text or not (others or calls or rest or choice.logprobs == NULL):
             patch = self._content(state, choice, text or "")
         if delta is not None and others:
@@ -378,14 +378,10 @@ class StreamEditor(Editor):
         return patch
 
     def _invented_usage(self) -> bytes:
-        """Say what was used: what the engine told with a choice, else chunks shown stand for tokens."""
-        body = decoded(self._sample or b"{}")
-        prompt = self.usage.prompt_tokens if self.usage else self.prompt_estimate
+        body, used = decoded(self._sample or b"{}"), self.used()
         head = {key: body[key] for key in ("id", "object", "created") if key in body}
-        told = 0 if self.usage is None or self.abort else self.usage.completion_tokens or 0
-        given = told or self.chunks
-        used = {"prompt_tokens": prompt, "completion_tokens": given, "total_tokens": prompt + given}
-        return sse.encode(msgspec.json.encode({**head, "model": self._model, "choices": [], "usage": used}))
+        told = {**msgspec.structs.asdict(used), "total_tokens": used.prompt_tokens + (used.completion_tokens or 0)}
+        return sse.encode(msgspec.json.encode({**head, "model": self._model, "choices": [], "usage": told}))
 
 
 def _with_extra(frame: bytes, extra: dict[str, Any]) -> bytes:

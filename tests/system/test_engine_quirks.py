@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -206,6 +207,29 @@ def test_a_block_estimates_the_usage_and_says_so(fake: FakeVLLM, gateway: Gatewa
     assert heard.finishes() == ["content_filter"]
     assert heard.events[-1]["usage"]["completion_tokens"] >= 1
     assert "sluice" in heard.events[-1], heard.events[-1]
+
+
+@pytest.mark.parametrize("stream", ["/v1/responses", "/v1/messages", CHAT, "/v1/completions"])
+def test_what_a_cut_stream_used_is_one_figure_for_caller_and_log(fake: FakeVLLM, gateway: Gateway, stream: str) -> None:
+    asked: dict[str, Any] = {"messages": HI, "input": "hi", "prompt": "hi", "max_tokens": 50, "max_output_tokens": 50}
+    wanted = {
+        "/v1/responses": ["input", "max_output_tokens"],
+        "/v1/messages": ["messages", "max_tokens"],
+        CHAT: ["messages"],
+        "/v1/completions": ["prompt"],
+    }[stream]
+    body: dict[str, Any] = {"model": "smollm2", "stream": True, **{field: asked[field] for field in wanted}}
+    if stream in {CHAT, "/v1/completions"}:
+        body["stream_options"] = {"include_usage": True}
+    fake.script(says("ok ", "forbidden", "zebra", " ", "more"))
+    name = f"used{stream.replace('/', '-')}"
+    told = gateway.post(stream, body, headers={"x-request-id": name}).text
+    line = gateway.wait_record(name)
+    assert line["outcome"] == "content_filter"
+    kinds = ("input", "output") if stream in {"/v1/responses", "/v1/messages"} else ("prompt", "completion")
+    used = [[int(count) for count in re.findall(rf'"{kind}_tokens": ?(\d+)', told)][-1] for kind in kinds]
+    assert used == [line["prompt_tokens"], line["completion_tokens"]]
+    assert min(used) > 0
 
 
 def test_nulls_are_what_an_sdk_sends_for_nothing(fake: FakeVLLM, gateway: Gateway) -> None:

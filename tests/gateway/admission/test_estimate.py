@@ -50,6 +50,14 @@ def test_a_language_of_more_tokens_a_byte_is_learnt() -> None:
     assert 390 <= estimate.prompt("zh", 600) <= 410
 
 
+def test_what_is_likely_is_the_mean_and_no_margin_on_top() -> None:
+    estimate = Estimate()
+    assert estimate.likely("zh", 400) == 101
+    for prompt in (100, 300) * 100:
+        learn(estimate, "zh", 300, 10, 1, prompt, 10)
+    assert 180 <= estimate.likely("zh", 300) <= 220 < estimate.prompt("zh", 300)
+
+
 def test_choices_share_the_prompt() -> None:
     estimate = Estimate()
     for _ in range(100):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.protocol.chunks import Usage
 from gateway.protocol.parts import Part, TextChannel
 from gateway.protocol.responses_events import (
     DELTAS,
@@ -116,7 +117,7 @@ def test_an_item_ends_with_its_part_and_a_call_alone() -> None:
 
 
 def test_an_end_of_our_own_is_counted_in_pieces() -> None:
-    told = invented_end({"id": "r"}, [{"id": "m"}], (3, 7), "content_filter")
+    told = invented_end({"id": "r"}, [{"id": "m"}], Usage(3, 7), "content_filter")
     assert told["type"] == "response.incomplete"
     assert told["response"]["usage"]["total_tokens"] == 10
     assert told["response"]["output"] == [{"id": "m"}]

@@ -7,6 +7,7 @@ import json
 import msgspec
 
 from gateway.errors import EngineError
+from gateway.protocol.chunks import Usage
 from gateway.protocol.named import Numbers
 from gateway.protocol.parts import Part, TextChannel
 from gateway.protocol.responses_shown import Shown
@@ -36,7 +37,7 @@ def test_an_item_that_is_cut_ends_incomplete_and_so_does_the_response() -> None:
     told.part((0, "content", 0), {"type": "output_text", "text": "", "annotations": []})
     frames = told.cut((0, "content", 0), {(0, "content", 0): part, (1, "content", 0): part}, None)
     assert frames.count(b"event: ") == 3
-    response = told.ending((1, 2), "content_filter")["response"]
+    response = told.ending(Usage(1, 2), "content_filter")["response"]
     assert (response["model"], response["instructions"], response["status"]) == ("gpt", None, "incomplete")
     assert response["output"][0]["status"] == "incomplete"
     assert response["output"][0]["content"][0]["text"] == "say "
