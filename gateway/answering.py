@@ -37,8 +37,8 @@ class Answering:
     """Sends a letter to one of ``engines`` and tells ``caller`` what it answers; ``fail`` tells why there is no answer.
 
     ``own`` is what the route's editor and whole answer have to know beside the rest; ``prompt`` how many tokens it most
-    likely has. ``marked`` is when the last phase
-    of the request ended (``perf_counter``). All other times are the event loop's.
+    likely has. ``marked`` is when the last phase of the request ended (``perf_counter``). All other times are the event
+    loop's.
     """
 
     __slots__ = (
@@ -249,14 +249,17 @@ class Answering:
         if not answer.is_over and self._letter.counts:  # nobody will tell us: it is charged with the most it may take
             self._count(Usage(self._prompt, self._asked.output_tokens))
         if answer.is_over and self._chain.watches_answers(exchange):
-            waiting = self._chain.on_answer(exchange, Answer(exchange.route, answer.body))
+            seen = Answer(exchange.route, answer.body)
+            waiting = self._chain.on_answer(exchange, seen)
             if waiting is not None:
-                self._in_background(self._show_after(waiting, answer))
+                self._in_background(self._show_after(waiting, answer, seen))
                 return
+            answer.body = seen.body
         self._show(answer)
 
-    async def _show_after(self, waiting: Awaitable[None], answer: Whole) -> None:
+    async def _show_after(self, waiting: Awaitable[None], answer: Whole, seen: Answer) -> None:
         await waiting
+        answer.body = seen.body
         self._show(answer)
 
     def _show(self, answer: Whole) -> None:

@@ -149,8 +149,9 @@ async def _streamed(chain: Chain, exchange: Exchange, pieces: Sequence[str], pla
 async def _whole(chain: Chain, exchange: Exchange, body: dict[str, Any], played: Played) -> None:
     answer = SURFACES[exchange.route].whole(msgspec.json.encode(body))
     answer.filter(_filters(chain, exchange))
-    played.body, played.record.finish_reasons = answer.body, answer.finish_reasons
-    await _done(chain.on_answer(exchange, Answer(exchange.route, played.body)))
+    seen, played.record.finish_reasons = Answer(exchange.route, answer.body), answer.finish_reasons
+    await _done(chain.on_answer(exchange, seen))
+    played.body = answer.body = seen.body
     answer.close(str(played.body.get("model")), None, exchange.show_logprobs)
     played.shown = next((text.text for text in answer_texts(exchange.route, played.body)), "")
     played.pieces = [played.shown]

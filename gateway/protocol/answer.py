@@ -80,6 +80,10 @@ class Whole(ABC):
                 raise EngineError(NONSENSE)
         return self._body
 
+    @body.setter
+    def body(self, body: dict[str, Any]) -> None:
+        self._body = body
+
     def close(self, model: str, extra: dict[str, Any] | None, show_logprobs: int | None = None) -> bytes:
         """Return the bytes for the caller: under the model's name that it used, with ``extra`` under "sluice"."""
         self._retell(model, show_logprobs)

@@ -27,7 +27,7 @@ from gateway.protocol.openai import CHAT, Ceilings
 from gateway.protocol.surface import POSTED
 from gateway.record import Record
 from gateway.routes import Routes
-from gateway.sdk import Exchange, Options, Plugin
+from gateway.sdk import Answer, Exchange, Options, Plugin
 from gateway.serving.connection import Connection
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.output import Output
@@ -149,7 +149,7 @@ async def read(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 @contextlib.asynccontextmanager
-async def house(play: Play, times: Timeouts | None = None) -> AsyncGenerator[House]:
+async def house(play: Play, times: Timeouts | None = None, told: Told | None = None) -> AsyncGenerator[House]:
     asked: list[bytes] = []
     engines: list[asyncio.StreamWriter] = []
     null = os.open(os.devnull, os.O_WRONLY)
@@ -165,7 +165,7 @@ async def house(play: Play, times: Timeouts | None = None) -> AsyncGenerator[Hou
 
     upstream = await asyncio.start_server(serve, "127.0.0.1", 0)
     engine = Engine("e", Pool(Origin.parse(f"http://127.0.0.1:{upstream.sockets[0].getsockname()[1]}")))
-    model, told = Model("m", Fleet([engine]), Ceilings(None, 1, 1)), Told()
+    model, told = Model("m", Fleet([engine]), Ceilings(None, 1, 1)), told or Told()
     live = Live(1, {"m": model}, Keyring([]), Chain([Link("told", told)]), timeouts=times or Timeouts())
     metrics, output = Metrics(Table()), Output(null)
     metrics.known(models=["m"])
@@ -210,6 +210,23 @@ async def test_a_whole_answer_passes_with_its_id_its_times_and_its_usage() -> No
         assert (record.status, record.outcome, record.completion_tokens) == (200, "ok", 2)
         assert list(record.phases) == ["auth", "queue", "chain_request", "connect", "first_token", "chain_answer"]
         assert gateway.live.models["m"].door.gate.in_flight == 0
+
+
+class Rewrites(Told):
+    """Puts another answer in the place of the engine's, and may have to wait for it."""
+
+    def on_answer(self, exchange: Exchange, answer: Answer) -> Awaitable[None] | None:
+        waits = exchange.body.get("seed") == 1
+        choice = {"index": 0, "message": {"role": "assistant", "content": "other"}, "finish_reason": "stop"}
+        answer.body = {**answer.body, "choices": [choice]}
+        return asyncio.sleep(0) if waits else None
+
+
+async def test_a_whole_answer_can_be_another() -> None:
+    async with house(whole("hello"), told=Rewrites()) as gateway:
+        for seed in (0, 1):
+            _, body = await gateway.ask(seed=seed)
+            assert json.loads(body)["choices"][0]["message"]["content"] == "other"
 
 
 async def test_a_stream_passes_to_its_done() -> None:

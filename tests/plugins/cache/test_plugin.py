@@ -220,9 +220,10 @@ class Meddler(Plugin):
     def on_answer(self, exchange: Exchange, answer: Answer) -> None:
         exchange.tag("meddled")
         exchange.extra["meddled"] = True
-        for choice in () if answer.shown else answer.choices():
-            choice["message"]["content"] = "Meddled."
-            answer.put(choice)
+        if not answer.shown:
+            said = {"role": "assistant", "content": "Meddled."}
+            choices = [{**choice, "message": said} for choice in answer.choices()]
+            answer.body = {**answer.body, "choices": choices}
         if self.options == "refuse":
             raise Refused("No.", status=502, code="no", error_type="server_error")
 
