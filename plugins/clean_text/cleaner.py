@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from plugins.clean_text.patterns import SPECIAL, compile_pattern, is_plain, special
+from plugins.clean_text.patterns import KINDS, compile_looks, compile_pattern, marked
 from plugins.clean_text.tokens import OPEN, Tokens
 
 _STACK = 2  # times max_marks: consonants that may stand under one
+_SPACING = 4  # of spacing marks so many stand on one base, whatever max_marks says: Burmese writes them
+_GONE = frozenset({"control", "tag"})
+_NONE: Mapping[str, int] = {}
 _EMOJI_LETTER = "\u2139"  # a letter by its category, and an emoji with a selector
 
 
@@ -32,38 +35,35 @@ class Patterns:
     def __init__(
         self, max_marks: int, token: Callable[[str], str] | None, own: Iterable[str] = (), *, wide: bool = False
     ) -> None:
-        self.max_marks, self.token = max_marks, token
+        self.token = token
+        #: How many marks of each kind one base bears.
+        self.bears = {"mark": max_marks, "spacing": max(_SPACING, max_marks), "stacked": _STACK * max_marks}
         self.tokens = Tokens(own if token is not None else (), wide=wide)
         self.starts = self.tokens.starts if token is not None else frozenset()
         self.open = compile_pattern(final=False).match
         self.final = compile_pattern(final=True).match
-        more = "".join(sorted(start for start in self.starts if special(start) is None))
-        self.special = re.compile(f"[{SPECIAL}{re.escape(more)}]").search if more else special
-        found = re.compile(f"[{re.escape(more)}]").search if more else None
-        #: Says True for a text (of one code point or more) in which nothing is to be done.
-        self.is_plain = is_plain if found is None else lambda text: is_plain(text) and found(text) is None
+        self.special, self.is_plain = compile_looks(self.starts, self.tokens.begins, max_marks)
 
 
 class Cleaner:
     """Reads a text from left to right and remembers of it what the next piece needs: its end, and that one's marks."""
 
-    __slots__ = ("_last", "_marks", "_patterns", "_stacked", "_tail")
+    __slots__ = ("_borne", "_last", "_patterns", "_tail")
 
     def __init__(self, patterns: Patterns) -> None:
         self._patterns = patterns
         self._last = ""  # ends with the last base
         self._tail = ""  # the end of what is left, as far as a token reaches
-        self._marks = self._stacked = 0  # on its last base
+        self._borne: Mapping[str, int] = _NONE  # of each kind of mark, by that one
 
     def passed(self, text: str) -> None:
         """Take note of plain text that needed no look."""
         self._last = self._tail = text
-        self._marks = self._stacked = 0
+        self._borne = _NONE
 
     def _left(self, text: str) -> None:
-        if text:
-            self._left_on_base(text)
-            self.passed(self._tail)
+        self._last = self._tail = (self._tail + text)[-self._patterns.tokens.longest :]
+        self._borne = _NONE
 
     def _left_on_base(self, text: str) -> None:
         self._tail = (self._tail + text)[-self._patterns.tokens.longest :]
@@ -85,49 +85,63 @@ class Cleaner:
             if kind is None:
                 at += 1
                 continue
-            self._left(text[max(done, at - far) : at])
+            if done < at:
+                self._left(text[done if at - done < far else at - far : at])
             if kind == "open":
                 return found, at
-            cut = self._cut(kind, token, at, end)
-            if cut is not None:
-                found.append(cut)
+            if kind in _GONE:
+                found.append(Cut(at, end, ""))
+            else:
+                found += self._cut(kind, token, at, end)
+            # Marks behind what was cut would seem to stand on its end.
+            if token[-1].isprintable() and (more := marked(text, end)) is not None:
+                found += self._too_many(more[0], end)
+                end = more.end()
             done = at = end
-        self._left(text[max(done, len(text) - far) :])
+        if done < len(text):
+            self._left(text[max(done, len(text) - far) :])
         return found, len(text)
 
-    def _cut(self, kind: str, text: str, start: int, end: int) -> Cut | None:
-        if kind in {"control", "tag"}:
-            return Cut(start, end, "")
+    def _cut(self, kind: str, text: str, start: int, end: int) -> Sequence[Cut]:
+        if kind == "mark":
+            return self._too_many(text, start)
         if kind == "joiner":
             self._left_on_base(text)
-            return None
-        if kind in {"mark", "stacked"}:
-            return self._too_many(kind, text, start, end)
-        if kind == "selector":
+        elif kind == "selector":
             kept = int(self._takes_selector())
             self._last = text[-1]
             self._left_on_base(text[:kept])
-            return Cut(start + kept, end, "") if end - start > kept else None
-        if kind == "token" and self._patterns.token is not None:
+            return [Cut(start + kept, end, "")] if end - start > kept else ()
+        elif kind == "token" and self._patterns.token is not None:
             new = self._patterns.token(text)
             if not new and self._patterns.tokens.is_open_after(self._tail):
                 new = " "  # or what stands around it would be a token
-            self._left(new)
-            return Cut(start, end, new, token=True)
-        self._left(text)  # a flag
-        return None
+            if new:
+                self._left(new)
+            return [Cut(start, end, new, token=True)]
+        else:  # a flag
+            self._left(text)
+        return ()
 
-    def _too_many(self, kind: str, text: str, start: int, end: int) -> Cut | None:
+    def _too_many(self, text: str, start: int) -> Sequence[Cut]:
         """Cut what is more than one base bears."""
-        if kind == "mark":
-            room = self._patterns.max_marks - self._marks
-            self._marks += end - start
-        else:
-            room = _STACK * self._patterns.max_marks - self._stacked
-            self._stacked += end - start
-        kept = max(0, room)
-        self._left_on_base(text[:kept])
-        return Cut(start + kept, end, "") if end - start > kept else None
+        bears, borne = self._patterns.bears, dict(self._borne)
+        kept, cuts, gone = [], list[Cut](), -1  # from where on nothing stays
+        for at, mark in enumerate(text):
+            kind = KINDS[mark]
+            if borne.get(kind, 0) >= bears[kind]:
+                gone = at if gone < 0 else gone
+                continue
+            borne[kind] = borne.get(kind, 0) + 1
+            kept.append(mark)
+            if gone >= 0:
+                cuts.append(Cut(start + gone, start + at, ""))
+                gone = -1
+        if gone >= 0:
+            cuts.append(Cut(start + gone, start + len(text), ""))
+        self._borne = borne
+        self._left_on_base("".join(kept))
+        return cuts
 
     def _takes_selector(self) -> bool:
         """Return True if a variation selector may stand here: on an emoji or a sign, not on a letter or another."""

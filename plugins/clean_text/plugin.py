@@ -22,7 +22,8 @@ from gateway.sdk import (
     TextFilter,
 )
 from plugins.clean_text.cleaner import Cleaner, Cut, Patterns
-from plugins.clean_text.tokens import own_tokens, removable
+from plugins.clean_text.patterns import BRACKETS
+from plugins.clean_text.tokens import WORDS, own_tokens, removable
 
 _LONG = 32_768  # code points that are not plain; more are cleaned in a thread
 _HELD = 1024  # code points that wait; only what is removed, inside a token, can be so many
@@ -30,7 +31,7 @@ _RULE = "clean_text:special_token"
 _HELD_TOO_LONG = "clean_text:held_too_long"
 _REFUSED = "The request contains control tokens of a chat template."
 
-_BRACKETS = frozenset("<[＜［")  # what no ordinary text has, but for the ASCII ones
+_WITH_BRACKETS = frozenset(BRACKETS)  # what no ordinary text has, but for the ASCII ones
 
 NO_EDITS: tuple[Edit, ...] = ()
 
@@ -73,7 +74,7 @@ class CleanText(Plugin):
         on = options.special_tokens != "off"
         folders = options.tokenizers or ()
         own = frozenset(options.tokens).union(*map(own_tokens, folders)) if on else frozenset()
-        self._request = Patterns(options.max_marks, _defused if on else None, own, wide=True)
+        self._request = Patterns(options.max_marks, _defused if on else None, own.union(WORDS), wide=True)
         self._answer = Patterns(options.max_marks, _removed if on else None, removable(own))
         self._block = options.special_tokens == "block"
         hooks = {"request": ("on_request",), "answer": ("text_filter", "is_clean")}
@@ -159,8 +160,8 @@ class CleanFilter:
 
 def _is_clean(patterns: Patterns, text: Reading) -> bool:
     """Say that nothing is to be done: at a look for a text of ordinary characters."""
-    if text.ordinary and patterns.starts <= _BRACKETS:
-        return "<" not in text.text and "[" not in text.text
+    if text.ordinary and patterns.starts <= _WITH_BRACKETS and "<" not in text.text and "[" not in text.text:
+        return True
     return patterns.is_plain(text.text)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from plugins.clean_text.patterns import ESCAPES, OPEN_ESCAPES, REMOVED
 #: ChatML, Llama, Phi, GLM, Qwen, Command, gpt-oss, DeepSeek in two forms. The others go by their names; <s> and </s>
 #: are left alone unless they are the model's own: they are HTML too.
 _NAME = "[^<>|｜\\s\\[\\]]"
-_barred = re.compile(rf"<[|｜]{_NAME}{{1,48}}[|｜]>").match
-_barred_begun = re.compile(rf"<(?:[|｜]{_NAME}{{0,48}}[|｜]?)?").fullmatch
+_barred = re.compile(rf"<(?:[|｜]{_NAME}{{1,48}}[|｜]|unused[0-9]{{1,4}})>").match
+_barred_begun = re.compile(rf"<(?:[|｜]{_NAME}{{0,48}}[|｜]?|unused[0-9]{{0,4}})?").fullmatch
 FAMILIES = (
     # Llama 2, Mistral
     *("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CALLS]"),
@@ -27,17 +28,26 @@ FAMILIES = (
     *("[gMASK]", "[sMASK]", "<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<|turn>", "<turn|>"),
     *("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>", "<repo_name>", "<reponame>", "<file_sep>"),
     *("<gh_stars>", "<issue_start>", "<issue_comment>", "<issue_closed>", "<jupyter_start>", "<jupyter_text>"),
-    *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<empty_output>"),
+    *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<empty_output>", "<commit_before>", "<commit_msg>"),
+    *("<commit_after>", "[IMG_BREAK]", "[IMG_END]", "[BEGIN_AUDIO]", "<sop>", "<eop>", "<start_of_image>"),
+    *("<end_of_image>", "<image_soft_token>", "<unused0>"),
 )
-_HTML = frozenset({"<s>", "</s>"})  # an answer that writes HTML keeps them
+#: Mistral's, and words as well: usage texts, BBCode, templates. They count in requests, where it costs a space.
+WORDS = ("[ARGS]", "[IMG]", "[AUDIO]", "[PREFIX]", "[SUFFIX]", "[MIDDLE]", "[THINK]", "[/THINK]")
+_KEPT = frozenset({"<s>", "</s>", *WORDS})  # in an answer, which may be HTML, or say how a program is called
 
-_WIDE = {code + 0xFEE0: chr(code) for code in range(0x21, 0x7F)}
+_NARROW = range(0x21, 0x7F)
+_WIDE = {code + 0xFEE0: chr(code) for code in _NARROW}
 _BARRED_LENGTH = 52
+_DEEP = 4  # characters of a name that are looked at before all of it is
 _SHORTEST = 3  # of a model's own tokens; a shorter one is text
 
 _removed = re.compile(f"{ESCAPES}|[{REMOVED}]+")
 _any_removed = re.compile(f"[{REMOVED}\x1b\x9b]").search
 _escape_begun = re.compile(rf"(?:{OPEN_ESCAPES})\Z").match
+
+_HIDDEN = rf"(?:[{REMOVED}]|(?=[\x1b\x9b])(?!(?:{OPEN_ESCAPES})\Z)(?:{ESCAPES}))*+"
+_OPEN = r"\Z|[\x1b\x9b]"  # only more text can tell
 
 OPEN = -1
 
@@ -48,17 +58,22 @@ class Tokens:
     ``starts`` holds the characters with which one can begin.
     """
 
-    __slots__ = ("_begun", "_lengths", "_names", "_stops", "_wide", "longest", "starts")
+    __slots__ = ("_begun", "_lengths", "_names", "_stops", "_wide", "begins", "longest", "starts")
 
     def __init__(self, own: Iterable[str] = (), *, wide: bool = False) -> None:
         self._names = frozenset({*FAMILIES, *own})
         self._begun = frozenset(name[:end] for name in self._names for end in range(1, len(name)))
-        self._lengths = sorted({len(name) for name in self._names}, reverse=True)
-        self.longest = max(self._lengths[0], _BARRED_LENGTH)
+        #: By their first two characters: how long names are, the longest first.
+        self._lengths = {
+            start: sorted({len(name) for name in names}, reverse=True)
+            for start, names in groupby(sorted(self._names), lambda name: name[:2])
+        }
+        self.longest = max(_BARRED_LENGTH, *map(len, self._names))
         self._wide = wide
         #: With these another token may begin, and this one goes no further: so every character is looked at once.
         self._stops = frozenset("<[＜［" if wide else "<[").difference(*(name[2:] for name in self._names))
         self.starts = frozenset({"<", *(name[0] for name in self._names)} | ({"＜", "［"} if wide else set()))
+        self.begins = _begins(self._names, wide=wide)
 
     def look(self, text: str, at: int, *, final: bool) -> tuple[int, str]:
         """Return where the token ends that begins at a place, and its characters; OPEN where only more text can tell,
@@ -86,8 +101,8 @@ class Tokens:
         barred = _barred(text)
         if barred is not None:
             return barred.end()
-        lengths = (length for length in self._lengths if length <= len(text) and text[:length] in self._names)
-        return next(lengths, 0)
+        lengths = self._lengths.get(text[:2], ())
+        return next((length for length in lengths if length <= len(text) and text[:length] in self._names), 0)
 
     def _seen(self, text: str, at: int, *, final: bool) -> tuple[str, range | list[int], bool]:
         """Return what will be left of the text from a place on, as far as a token reaches, where each of its characters
@@ -111,6 +126,30 @@ class Tokens:
             at += 1
             ends.append(at)
         return "".join(seen), ends, at >= len(text)
+
+
+def _begins(names: Iterable[str], *, wide: bool) -> str:
+    """Write what says, behind the first character of a token, that one may begin there: few that can be none pass."""
+    roots: dict[str, set[str]] = {"<": set()}
+    for name in names:
+        roots.setdefault(name[0], set()).add(name[1:_DEEP])
+
+    def one(character: str) -> str:
+        forms = character + chr(ord(character) + 0xFEE0) if wide and ord(character) in _NARROW else character
+        return f"[{re.escape(forms)}]"
+
+    def rest(tails: Iterable[str]) -> str:
+        branches = [
+            one(first) + rest({tail[1:] for tail in same})
+            for first, same in groupby(sorted(tails), lambda tail: tail[:1])
+            if first
+        ]
+        return f"{_HIDDEN}(?:{'|'.join([_OPEN, *branches])})" if branches else ""
+
+    others = "＜＞［］" if wide else ""
+    barred = rf"{_HIDDEN}[|｜](?:{_HIDDEN}[^<>|｜\s\[\]\x1b\x9b{others}]){{0,48}}+{_HIDDEN}(?:{_OPEN}|[|｜])"
+    looks = [f"(?<={one(root)})(?={rest(tails)})" for root, tails in sorted(roots.items())]
+    return "|".join([*looks, f"(?<={one('<')})(?={barred})"])
 
 
 def own_tokens(folder: Path) -> frozenset[str]:
@@ -141,4 +180,4 @@ def _special(described: dict[str, Any]) -> Iterable[str]:
 
 def removable(own: Iterable[str]) -> frozenset[str]:
     """Return those of a model's own tokens that are removed from answers."""
-    return frozenset(own) - _HTML
+    return frozenset(own) - _KEPT

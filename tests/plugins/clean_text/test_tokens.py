@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from plugins.clean_text.tokens import FAMILIES, OPEN, Tokens, own_tokens, removable
+from plugins.clean_text.tokens import FAMILIES, OPEN, WORDS, Tokens, own_tokens, removable
 
 COMMON = (
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>"),
     *("<｜begin▁of▁sentence｜>", "<｜User｜>", "<|START_OF_TURN_TOKEN|>", "<|channel|>", "<|eot|>", "<|im_user|>"),
+    *("<unused94>", "<unused6241>"),
     *FAMILIES,
 )
 
@@ -28,7 +29,24 @@ def test_the_tokens_of_the_common_families_are_known(token: str) -> None:
     "text",
     [
         *("<|a b|>", "<||>", "<s>", "</s>", "[1]", "<| b |>", "<html>", f"<|{'x' * 60}|>", "<<EOF", "<-", "[x](y)"),
-        *("<filename>", "<|> b", "<unk>", "[ INST]", "[inst]", "<a|b>", "<think>", "[PAD]", "x<|>y", "[", "<"),
+        *(
+            "<unused>",
+            "<unused12345>",
+            "<unusedx>",
+            "[ARGS]",
+            "[IMG]",
+            "<filename>",
+            "<|> b",
+            "<unk>",
+            "[ INST]",
+            "[inst]",
+            "<a|b>",
+            "<think>",
+            "[PAD]",
+            "x<|>y",
+            "[",
+            "<",
+        ),
     ],
 )
 def test_what_only_looks_like_a_token_is_none(text: str) -> None:
@@ -59,6 +77,12 @@ def test_a_models_own_tokens_are_found_whatever_they_begin_with() -> None:
         assert token[0] in own.starts
         assert own.is_open_after(f"x{token[:-1]}")
     assert not own.is_open_after("x")
+
+
+def test_tokens_that_are_words_as_well_count_in_requests_alone() -> None:
+    for token in WORDS:
+        assert Tokens(WORDS).look(token, 0, final=True) == (len(token), token)
+    assert removable([*WORDS, "[EOT]"]) == {"[EOT]"}
 
 
 def test_the_longer_of_two_tokens_is_waited_for() -> None:
