@@ -20,9 +20,16 @@ ONE: dict[str, Any] = {"name": "m", "engines": [{"name": "v1", "model": "org/m"}
 KEY = {"name": "a", "sha256": "f" * 64}
 
 
-def fault(given: dict[str, Any]) -> str:
+OPERATOR: dict[str, Any] = {"config": {"server": {"metrics": "operator"}}}
+
+
+def engine(model: str = "m", **more: Any) -> dict[str, Any]:
+    return {"name": model, "engines": [{"name": "v1", "model": "org/m", **more}]}
+
+
+def fault(given: dict[str, Any], release: str = "demo") -> str:
     with pytest.raises(helm_python.HelmError) as refused:
-        render(given)
+        render(given, name=release)
     return str(refused.value)
 
 
@@ -78,6 +85,19 @@ def test_no_name_is_too_long_or_there_twice(name: str) -> None:
         ({"keys": [{"name": "a", "sha256": "secret"}]}, "sha256"),
         ({"autoscaling": {"mode": "hpa"}}, "mode"),
         ({"monitoring": {"dcgmExporter": {"image": {"digest": "latest"}}}}, "digest"),
+        ({"nameOverride": "My App"}, "nameOverride"),
+        ({"fullnameOverride": "My_App"}, "fullnameOverride"),
+        ({"gateway": {"podDisruptionBudget": {"maxUnavailable": "lots"}}}, "maxUnavailable"),
+        ({"gateway": {"podDisruptionBudget": {"maxUnavailable": -1}}}, "maxUnavailable"),
+        ({"service": {"port": 99999}}, "service/port"),
+        ({"engineDefaults": {"shmSize": "..Gi"}}, "shmSize"),
+        ({"engineDefaults": {"resources": {"requests": {"memory": "1.2.3Gi"}}}}, "memory"),
+        ({"engineDefaults": {"cache": {"existingClaim": "My Claim"}}}, "existingClaim"),
+        ({"ingress": {"hosts": ["https://llm.example.com"]}}, "hosts"),
+        ({"words": {"files": {"..": "x"}}}, "invalid propertyName '..'"),
+        ({"monitoring": {"interval": "often"}}, "interval"),
+        ({"monitoring": {"targets": {"availability": 99.5}}}, "availability"),
+        ({"autoscaling": {"engine": {"cooldownSeconds": 7200}}}, "cooldownSeconds"),
     ],
 )
 def test_a_typo_is_refused_where_it_stands(given: dict[str, Any], told: str) -> None:
@@ -90,7 +110,11 @@ def test_a_typo_is_refused_where_it_stands(given: dict[str, Any], told: str) -> 
         ({"models": []}, "models: name at least one model"),
         ({"keys": []}, "keys: at least one key"),
         ({"models": [{"name": "m"}]}, "m has neither engines nor external"),
-        ({"models": [ONE, ONE]}, "two engines make the name demo-sluice-m-v1"),
+        ({"models": [engine("a b"), engine("a-b")]}, "two engines make the name demo-sluice-a-b-v1"),
+        (
+            {"models": [{"name": "m", "engines": [ONE["engines"][0] | {"nodes": 2}, {"name": "v1-g", "model": "x"}]}]},
+            "two engines make the name demo-sluice-m-v1-g",
+        ),
         ({"models": [{"name": "m", "engines": [{**ONE["engines"][0], "tensorParallelSize": 4}]}]}, "over 4 devices"),
         ({"models": [{"name": "m", "engines": [{**ONE["engines"][0], "autoscaling": {"enabled": True}}]}]}, "keda"),
         (
@@ -102,10 +126,79 @@ def test_a_typo_is_refused_where_it_stands(given: dict[str, Any], told: str) -> 
             "has to be ReadWriteMany",
         ),
         ({"redis": {"enabled": True, "externalUrlSecret": {"name": "x"}}}, "either enabled or externalUrlSecret"),
+        ({"keys": [KEY, KEY]}, "keys: two are called a"),
+        ({"models": [ONE, {**ONE, "engines": [{"name": "v2", "model": "x"}]}]}, "models: two are called m"),
+        ({"models": [ONE, {"name": "n", "aliases": ["m"], "engines": ONE["engines"]}]}, "models: two are called m"),
+        ({"models": [engine(replicas=2, cache={"existingClaim": "c"})]}, "has to be ReadWriteMany"),
+        (
+            {"autoscaling": {"mode": "keda"}, "models": [engine(autoscaling={"enabled": True, "min": 5, "max": 2})]},
+            "engine v1: autoscaling.min 5 is over its max 2",
+        ),
+        ({"models": [engine(podLabels={"sluice/role": "x"})]}, "sluice/role is the chart's own"),
+        (
+            {"gateway": {"podLabels": {"app.kubernetes.io/instance": "x"}}},
+            "gateway.podLabels: app.kubernetes.io/instance",
+        ),
+        ({"monitoring": {"labels": {"app.kubernetes.io/name": "x"}}}, "monitoring.labels: app.kubernetes.io/name"),
+        (
+            {"autoscaling": {"mode": "keda", "gateway": {"min": 5, "max": 2}}},
+            "autoscaling.gateway: min 5 is over max 2",
+        ),
+        ({"autoscaling": {"mode": "cpu", "gateway": {"min": 5, "max": 2}}}, "autoscaling.gateway: min 5 is over max 2"),
+        (
+            {"autoscaling": {"mode": "cpu"}, "gateway": {"resources": {"requests": {"cpu": None}}}},
+            "a share of gateway.resources.requests.cpu",
+        ),
+        (OPERATOR | {"monitoring": {"serviceMonitor": True}}, "monitoring.keySecret names the Secret"),
+        (OPERATOR | {"autoscaling": {"mode": "keda"}}, "monitoring.keySecret names the Secret"),
+        ({"ingress": {"enabled": True}}, "ingress.hosts: at least one host"),
+        ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs: the Gateway"),
+        ({"words": {"existing": [{"name": "more", "keys": ["block.txt"]}]}}, "two lists would be words/block.txt"),
+        ({"words": {"files": {"block.txt": None}}}, "words/block.txt is neither in words.files nor in words.existing"),
+        ({"config": {"extra": {"server": {"port": 9000}}}}, "config.extra: server has a value of its own"),
+        ({"config": {"timeouts": {"total_s": None}}}, "config.timeouts.total_s: has to be there"),
     ],
 )
 def test_what_cannot_work_is_told_when_it_is_rendered(given: dict[str, Any], told: str) -> None:
     assert told in fault({"keys": [KEY], "models": [ONE], **given})
+
+
+@pytest.mark.parametrize("release", ["1demo", "my.demo"])
+def test_a_release_whose_name_makes_no_service_is_told_the_mend(release: str) -> None:
+    assert "fullnameOverride: " in fault({"keys": [KEY], "models": [ONE]}, release)
+    assert render({"keys": [KEY], "models": [ONE], "fullnameOverride": "llm"}, name=release).one("Service", "llm")
+
+
+def test_metrics_of_operators_alone_are_scraped_with_a_key() -> None:
+    given = {"keys": [KEY], "models": [ONE], **OPERATOR, "autoscaling": {"mode": "keda"}}
+    rendered = render({**given, "monitoring": {"serviceMonitor": True, "keySecret": {"name": "ops", "key": "k"}}})
+    spec = rendered.one("ServiceMonitor", "demo-sluice")["spec"]
+    jsonschema_rs.validate(CUSTOM["monitoring.coreos.com/v1/ServiceMonitor"], spec)
+    assert spec["endpoints"][0]["authorization"] == {"credentials": {"name": "ops", "key": "k"}}
+
+
+@pytest.mark.parametrize(
+    ("total", "said", "whole"),
+    [(1800, "1800s", 1800), (0.5, "1s", 1), (90.2, "91s", 91), (99999, "99999s", 99999), (200000, "55h33m20s", 200000)],
+)
+def test_how_long_things_may_take_is_a_duration_and_never_shorter(total: float, said: str, whole: int) -> None:
+    timeouts = {"total_s": total, "idle_s": 0.5, "first_token_s": 0.5, "connect_s": 0.1}
+    route = {"enabled": True, "parentRefs": [{"name": "public"}]}
+    rendered = render({"keys": [KEY], "models": [ONE], "config": {"timeouts": timeouts}, "httpRoute": route})
+    (rule,) = rendered.one("HTTPRoute", "demo-sluice")["spec"]["rules"]
+    assert rule["timeouts"] == {"request": said, "backendRequest": said}
+    assert re.fullmatch("([0-9]{1,5}(h|m|s|ms)){1,4}", said)  # the Gateway API's own pattern
+    pod = rendered.one("Deployment", "demo-sluice")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 15 + whole + 15
+    args = containers(rendered.one("StatefulSet", "demo-sluice-m-v1")["spec"]["template"])[0]["args"]
+    assert f"--shutdown-timeout={whole}" in args
+
+
+@pytest.mark.parametrize("name", ["a: b # c", "no", "{x}", "模型", '"'])
+def test_whatever_a_model_is_called_its_engine_is_told_so(name: str) -> None:
+    rendered = render({"keys": [KEY], "models": [{**ONE, "name": name}]})
+    (made,) = rendered.of("StatefulSet")
+    assert f"--served-model-name={name}" in containers(made["spec"]["template"])[0]["args"]
 
 
 def test_values_are_short_and_all_of_them_are_in_the_schema() -> None:

@@ -287,3 +287,28 @@ def test_the_test_pod_runs_python_that_compiles() -> None:
         shlex.join(containers(profile("one-gpu").one("Pod", "demo-sluice-test"))[0]["command"])
         == "python /test/stream.py"
     )
+
+
+def test_what_scales_looks_at_its_own_pods_alone() -> None:
+    """Not at a version whose name begins alike, nor at another release in the namespace."""
+    scales: dict[str, Any] = {"model": "m", "autoscaling": {"enabled": True}}
+    engines = [{"name": name, **scales} for name in ("v1", "v1-b")]
+    engines.append({"name": "v2", "nodes": 2, **scales})
+    given = {**values("four-gpu"), "models": [{"name": "q", "engines": engines}]}
+    rendered = render(given)
+    pods = {
+        "demo-sluice": "demo-sluice-5d8f9c7b6d-x2x4z",
+        "demo-sluice-q-v1": "demo-sluice-q-v1-0",
+        "demo-sluice-q-v1-b": "demo-sluice-q-v1-b-0",
+        "demo-sluice-q-v2": "demo-sluice-q-v2-g-0",
+    }
+    others = ["demo-sluice-2-5d8f9c7b6d-x2x4z", "demo-sluice-b-sluice-5d8f9c7b6d-x2x4z", "b-sluice-5d8f9c7b6d-x2x4z"]
+    for scaler in rendered.of("ScaledObject"):
+        for trigger in scaler["spec"]["triggers"]:
+            query = trigger["metadata"]["query"]
+            own = pods[scaler["metadata"]["name"] if "vllm:" in query else "demo-sluice"]
+            assert 'namespace="prod"' in query
+            patterns = set(re.findall('pod=~"([^"]*)"', query))
+            seen = [pod for pod in [*pods.values(), *others] if all(re.fullmatch(each, pod) for each in patterns)]
+            assert patterns
+            assert seen == [own]

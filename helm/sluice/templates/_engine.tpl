@@ -15,12 +15,12 @@ metadata:
   {{- end }}
 spec:
   {{- include "sluice.pod" (dict "root" $root "uid" $engine.runAsUser) | nindent 2 }}
-  terminationGracePeriodSeconds: {{ add (int $engine.preStopSeconds) (int $root.Values.config.timeouts.total_s) 30 }}
+  terminationGracePeriodSeconds: {{ add (int $engine.preStopSeconds) (include "sluice.total" $root | int) 30 }}
   {{- with $engine.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with $engine.runtimeClassName }}
-  runtimeClassName: {{ . }}
+  runtimeClassName: {{ . | quote }}
   {{- end }}
   containers:
     - name: vllm
@@ -31,10 +31,10 @@ spec:
       {{- end }}
       args:
         - {{ $engine.model | quote }}
-        - --served-model-name={{ $each.model }}
+        - {{ printf "--served-model-name=%s" $each.model | quote }}
         - --host=0.0.0.0
         - --port=8000
-        - --shutdown-timeout={{ int $root.Values.config.timeouts.total_s }}
+        - --shutdown-timeout={{ include "sluice.total" $root }}
         {{- $tp := $engine.tensorParallelSize | default $gpus | default 1 }}
         - --tensor-parallel-size={{ int $tp }}
         {{- if $spans }}
@@ -51,13 +51,13 @@ spec:
         - --max-model-len={{ int . }}
         {{- end }}
         {{- with $engine.quantization }}
-        - --quantization={{ . }}
+        - {{ printf "--quantization=%s" . | quote }}
         {{- end }}
         {{- with $engine.schedulingPolicy }}
         - --scheduling-policy={{ . }}
         {{- end }}
         {{- with $engine.dtype }}
-        - --dtype={{ . }}
+        - {{ printf "--dtype=%s" . | quote }}
         {{- end }}
         - --allowed-media-domains {{- /* of an empty list vLLM makes "all": a name that nobody can have stands for none */}}
         {{- range $root.Values.config.server.media_hosts | default (list "none.invalid") }}
@@ -132,7 +132,7 @@ spec:
     {{- if or $engine.cache.existingClaim (not $engine.cache.enabled) }}
     - name: cache
       {{- if $engine.cache.enabled }}
-      persistentVolumeClaim: {claimName: {{ $engine.cache.existingClaim }}}
+      persistentVolumeClaim: {claimName: {{ $engine.cache.existingClaim | quote }}}
       {{- else }}
       emptyDir: {}
       {{- end }}
@@ -158,7 +158,7 @@ spec:
 {{- define "sluice.claimSpec" -}}
 accessModes: [{{ .accessMode }}]
 {{- with .storageClass }}
-storageClassName: {{ . }}
+storageClassName: {{ . | quote }}
 {{- end }}
 resources:
   requests: {storage: {{ .size }}}

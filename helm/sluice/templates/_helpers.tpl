@@ -89,5 +89,19 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{- define "sluice.grace" -}}
-{{- add (int .Values.gateway.preStopSeconds) (int .Values.config.timeouts.total_s) 15 -}}
+{{- add (int .Values.gateway.preStopSeconds) (include "sluice.total" . | int) 15 -}}
+{{- end }}
+
+{{/* Whole seconds that one exchange may take, and that a proxy has to wait: never less than was said. */}}
+{{- define "sluice.total" -}}
+{{- .Values.config.timeouts.total_s | float64 | ceil | int64 -}}
+{{- end }}
+
+{{- define "sluice.patience" -}}
+{{- maxf .Values.config.timeouts.total_s .Values.config.timeouts.idle_s | ceil | int64 -}}
+{{- end }}
+
+{{/* Gateways' series of this release: others in the namespace have pods of other names. */}}
+{{- define "sluice.gatewaySeries" -}}
+{{- printf "namespace=%q,pod=~\"%s-[a-z0-9]+-[a-z0-9]+\"" .Release.Namespace (include "sluice.fullname" .) -}}
 {{- end }}
