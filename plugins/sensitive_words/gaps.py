@@ -18,7 +18,7 @@ _SENTENCE = frozenset("。.!?;")  # their wide forms are the same
 _POINTS = frozenset(".,'_·٫٬⁄‧∙⋅・")
 #: And what else dates, times, scores, ranges, sums, prices and measures are written with: these kinds and signs.
 _NUMERIC_KINDS = frozenset(["Zs", "Pd", "Pc", "Ps", "Pe", "Sm", "Sc", "Sk"])
-_NUMERIC = _POINTS | frozenset('\n:/*%‰٪°′"、•')
+_NUMERIC = _POINTS | frozenset('\n:/*%‰٪°′"、•…✕✖➕➖➗')
 GROUPING = frozenset(" \xa0\u2007\u2009\u202f")
 """Spaces that part a number into groups of three digits."""
 _LINES = frozenset("\n\x0b\x0c\x85\u2028\u2029")

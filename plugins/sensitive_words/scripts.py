@@ -13,6 +13,7 @@ AHEAD = 96  # code points that are looked through for a letter that tells; a str
 
 _NUMBERS = "\xb2\xb3\xb9\xbc-\xbe\u2070\u2074-\u2089\u2150-\u215f\u2460-\u249b\u24ea-\u24ff\u2776-\u2793\u3200-\u33ff"
 _tells = re.compile(rf"[^\W\d_{_NUMBERS}{''.join(LOOKALIKES)}]")
+_tell = _tells.match
 
 
 @lru_cache(4096)
@@ -37,7 +38,11 @@ def tells(text: str) -> bool:
 
 def letter_before(text: str, end: int) -> str:
     """Return the last letter before ``end`` that tells, or nothing."""
-    return next((text[at] for at in range(end - 1, -1, -1) if _tells.match(text[at])), "")
+    while end:
+        end -= 1
+        if _tell(text[end]):
+            return text[end]
+    return ""
 
 
 def script_after(text: str, start: int, *, final: bool) -> str | None:

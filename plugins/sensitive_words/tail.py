@@ -14,6 +14,7 @@ from plugins.sensitive_words.skeleton import TABLE, Copy
 #: A letter of a script that looks like no Latin one, to stand for a word that has some.
 _FOREIGN = {"CYRILLIC": "и", "GREEK": "ψ", "ARMENIAN": "ֆ", "GEORGIAN": "კ"}
 _ARTICLES = "ai"
+_LETTERS = 5  # more of a word say nothing of what stands behind it
 #: What stands for an article and for two other letters: Latin ones tell of their script, look-alikes tell of none.
 _TELL_LATIN, _TELL_NOTHING = ("a", "x", "y"), ("а", "х", "у")
 
@@ -125,15 +126,28 @@ def context(copy: Copy, end: int) -> str:
     """Return what matters of the letters before ``end`` for what comes after: something short that is read alike."""
     if copy.same or not end:
         return _in_short(copy, end, _TELL_LATIN)
-    first = copy.places[max(0, end - 2 * LONGEST)]
-    last = copy.text[first : copy.lasts[end - 1] + 1]
-    tells = letter_before(last, len(last))
-    own = tells or letter_before(copy.text, first)
+    text = copy.text if end == len(copy.letters) else copy.text[: copy.lasts[end - 1] + 1]
+    own = letter_before(text, len(text))
     its = script(own) if own else ""
     own = _FOREIGN.get(its, own if its in ALIKE else "")
-    if has_alone(last):  # it is read in two ways, so nothing short stands for it
-        return last if tells or not own else own * 2 + " " + last
-    return own * 2 + " " + _in_short(copy, end, _TELL_NOTHING) if own else _in_short(copy, end, _TELL_LATIN)
+    head = own * 2 + " " if own else ""
+    if has_alone(text[-2 * LONGEST :]):
+        last = text[_reach(copy, text) :]
+        if has_alone(last):  # it is read in two ways, so nothing short stands for it
+            return last if letter_before(last, len(last)) else head + last
+    return head + _in_short(copy, end, _TELL_NOTHING if own else _TELL_LATIN)
+
+
+def _reach(copy: Copy, text: str) -> int:
+    """Return where the last separators and the letters before them begin, as many of those as may matter."""
+    at = max(0, len(text) - 2 * LONGEST)
+    if copy.runs:
+        return at
+    first, letters = len(text), 0
+    while first > at and letters < _LETTERS:
+        first -= 1
+        letters += TABLE[ord(text[first])].isalnum() and not has_alone(text[first])
+    return first
 
 
 def _in_short(copy: Copy, end: int, stand_ins: Sequence[str]) -> str:

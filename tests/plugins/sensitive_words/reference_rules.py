@@ -117,7 +117,7 @@ def walk(read: list[Unit], start: int, key: str) -> Match | None:
 def writes_numbers(one: str) -> bool:
     """Is a sign one of those that numbers, dates, sums and prices are written with?"""
     kind = unicodedata.category(one)
-    listed = one in "\n:/*%‰٪°′\"、•.,'·٫٬‧・" or kind in {"Zs", "Pd", "Pc", "Ps", "Pe", "Sm", "Sc", "Sk"}
+    listed = one in "\n:/*%‰٪°′\"、•…✕✖➕➖➗.,'·٫٬‧・" or kind in {"Zs", "Pd", "Pc", "Ps", "Pe", "Sm", "Sc", "Sk"}
     return listed or "ARROW" in unicodedata.name(one, "").split()
 
 
