@@ -10,11 +10,12 @@ from gateway.protocol.parts import Place
 from gateway.protocol.places import (
     _MEDIA,
     _PARAMETERS,
-    _PLAIN_ID,
     _ROLES,
     Table,
     _anything,
     _content,
+    _id,
+    _is_id,
     _join,
     _under,
 )
@@ -122,9 +123,12 @@ def _parts_texts(block: Any) -> bool:
 def _block(found: list[Text], block: dict[str, Any], told: str, path: str, role: str | None) -> None:
     """What a block holds beside its text: the input of a tool, what came of it, a tool that is added."""
     for field, value in block.items():
-        if field == told or _is_label(field, value):
+        if field == told or field in {"signature", "cache_control"}:
             continue
-        if field == "source" and isinstance(value, dict):
+        if field in _LABELS and _is_id(value):
+            if field in {"id", "tool_use_id"}:
+                _id(found, block, field, f"{path}.{field}", role)
+        elif field == "source" and isinstance(value, dict):
             _source(found, value, f"{path}.source", role)
         elif field == "content" and block.get("type") == "tool_result" and isinstance(value, list):
             _several(found, value, [False] * len(value), f"{path}.content", "tool")  # pictures are shown after it
@@ -132,12 +136,6 @@ def _block(found: list[Text], block: dict[str, Any], told: str, path: str, role:
             _content(found, block, field, f"{path}.content", "tool" if block.get("type") == "tool_result" else role)
         elif field not in _MEDIA:
             _anything(found, block, field, _under(path, field), role)
-
-
-def _is_label(field: str, value: Any) -> bool:
-    if field in {"signature", "cache_control"}:
-        return True
-    return field in _LABELS and isinstance(value, str) and _PLAIN_ID.fullmatch(value) is not None
 
 
 def _source(found: list[Text], source: dict[str, Any], path: str, role: str | None) -> None:

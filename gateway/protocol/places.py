@@ -15,7 +15,7 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.protocol import jsontext, rest
 from gateway.protocol.adjacent import Lines, Run, left_out, parts_texts, runs, text_field
-from gateway.protocol.text import Joined, Json, Key, Name, Number, Text, Value
+from gateway.protocol.text import Id, Joined, Json, Key, Name, Number, Text, Value
 
 Reader = Callable[[list[Text], Any, Any, str, str | None], None]
 """Adds the texts in ``container[at]`` to the list, given the path of the place and the role of the message."""
@@ -28,6 +28,15 @@ _JSON_EFFORT = 4_000_000_000  # bounds what editing every value of one JSON text
 
 _ROLES = frozenset({"system", "user", "assistant", "tool", "developer", "function"})
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
+_PIECE = re.compile(r"[A-Za-z0-9]+")
+_SHORTEST = 3  # letters of an id that may say something
+#: What ids begin with, and what kinds of things are called: no words of a caller.
+_PREFIXES = frozenset({"call", "chatcmpl", "fc", "functions", "msg", "resp", "rs", "tool", "toolu"})
+_KINDS = frozenset(
+    {"function", "custom", "text", "message", "reasoning", "thinking", "image", "document", "refusal", "completed"}
+    | {"function_call", "function_call_output", "tool_use", "tool_result", "in_progress", "incomplete", "input_text"}
+    | {"output_text", "summary_text", "reasoning_text", "redacted_thinking", "tool_reference"}
+)
 _MEDIA = frozenset(
     {"image_url", "input_image", "image_pil", "audio_url", "input_audio", "video_url", "file"}
     | {"image_embeds", "audio_embeds", "video_embeds", "prompt_embeds", "data", "detail", "uuid", "cache_control"}
@@ -67,7 +76,7 @@ def texts_in(readers: Table, body: dict[str, Any]) -> list[Text]:
 
 def values_in(readers: Table, body: dict[str, Any]) -> list[Text]:
     """Return every text of an answer, in order, names of members apart: a caller's program goes by them."""
-    return [text for text in texts_in(readers, body) if not isinstance(text, Key | Name)]
+    return [text for text in texts_in(readers, body) if not isinstance(text, Key | Name | Id)]
 
 
 def _under(path: str, name: str | int) -> str:
@@ -121,6 +130,24 @@ def _holds_text(values: list[Any], path: str) -> bool:
     return not _NUMBERS.isdisjoint(map(type, values))
 
 
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and _PLAIN_ID.fullmatch(value) is not None
+
+
+def _id(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
+    """An id, which a template may show: the words in it are judged. Pieces with digits in them are none, but random."""
+    value = container[at]
+    if value in _KINDS:
+        return
+    words = _PIECE.sub(lambda piece: piece[0] if _is_word(piece[0]) else " " * len(piece[0]), value)
+    if len("".join(_PIECE.findall(words))) >= _SHORTEST:
+        found.append(Id(container, at, words, path, role))
+
+
+def _is_word(piece: str) -> bool:
+    return piece.isalpha() and piece not in _PREFIXES
+
+
 def _messages(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
     """A conversation, or several (embeddings)."""
     messages = container[at]
@@ -147,16 +174,12 @@ def _message(found: list[Text], message: dict[str, Any], path: str, role: str | 
     role = said if isinstance(said, str) else role
     for field, value in message.items():
         if isinstance(value, str):
-            if _is_text_of_message(field, value):
+            if field == "tool_call_id" and _is_id(value):
+                _id(found, message, field, _under(path, field), role)
+            elif field != "role" or value not in _ROLES:  # a template writes any role into the prompt
                 found.append(Text(message, field, _under(path, field), role))
         elif type(value) in _READ:
             _MESSAGE.get(field, _anything)(found, message, field, _under(path, field), role)
-
-
-def _is_text_of_message(field: str, value: str) -> bool:
-    if field == "role":  # a template writes any role into the prompt
-        return value not in _ROLES
-    return field != "tool_call_id" or not _PLAIN_ID.fullmatch(value)
 
 
 def _content(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
@@ -219,12 +242,9 @@ def _calls(found: list[Text], container: Any, at: Any, path: str, role: str | No
         for field, value in call.items():
             if field == "function" and isinstance(value, dict):
                 _function(found, call, field, f"{place}.function", role)
-            elif type(value) in _HOLDERS and not _is_id(field, value):
-                _anything(found, call, field, _under(place, field), role)
-
-
-def _is_id(field: str, value: Any) -> bool:
-    return field in {"id", "type"} and isinstance(value, str) and _PLAIN_ID.fullmatch(value) is not None
+            elif type(value) in _HOLDERS:
+                reader = _id if field in {"id", "type"} and _is_id(value) else _anything
+                reader(found, call, field, _under(place, field), role)
 
 
 def _function(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:

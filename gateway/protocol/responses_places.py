@@ -9,13 +9,14 @@ from gateway.protocol.parts import Place
 from gateway.protocol.places import (
     _MESSAGE,
     _PARAMETERS,
-    _PLAIN_ID,
+    _ROLES,
     Reader,
     Table,
     _anything,
     _choice_of_tool,
     _content,
-    _is_text_of_message,
+    _id,
+    _is_id,
     _json,
     _messages,
     _prediction,
@@ -27,6 +28,8 @@ from gateway.protocol.unread import _is_embedding, _numbers, _urls
 
 #: Of an item of the conversation: what gateway, engine and caller know it by, never written by a model.
 _LABELS = frozenset({"id", "type", "status", "call_id", "object", "phase", "container_id", "approval_request_id"})
+#: By which a template may name a call.
+_CALLED = frozenset({"call_id", "tool_call_id"})
 #: More that is no text in an answer: a caller's program goes by a name, nobody can read what is encrypted.
 _NO_TEXT = _LABELS | {"name", "namespace", "role", "server_label", "encrypted_content", "logprobs", "agent", "caller"}
 _SAID_BY = {"reasoning": "assistant", "function_call": "assistant", "custom_tool_call": "assistant"}
@@ -50,17 +53,17 @@ def _item(found: list[Text], item: dict[str, Any], path: str) -> None:
     kind, said = item.get("type", "message"), item.get("role")
     role = said if isinstance(said, str) else _SAID_BY.get(kind, "tool") if isinstance(kind, str) else None
     for field, value in item.items():
-        if field == "encrypted_content" or (field in _LABELS and _is_label(value)):
+        if field == "encrypted_content" or (field == "role" and isinstance(value, str) and value in _ROLES):
+            continue
+        if field in _LABELS - _CALLED and _is_id(value):
             continue
         reader = _ITEM.get(field)
-        if reader is not None:
+        if field in _CALLED and _is_id(value):
+            _id(found, item, field, f"{path}.{field}", role)
+        elif reader is not None:
             reader(found, item, field, _under(path, field), role)
-        elif not isinstance(value, str) or _is_text_of_message(field, value):
+        else:
             _anything(found, item, field, _under(path, field), role)
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str) and _PLAIN_ID.fullmatch(value) is not None
 
 
 def _form(found: list[Text], container: Any, at: Any, path: str, role: str | None) -> None:
@@ -130,7 +133,7 @@ def _rest(holder: dict[str, Any], field: str) -> Iterator[Place]:
     if isinstance(holder[field], str | dict | list):
         _anything(texts, holder, field, field, None)
     for text in texts:
-        if not isinstance(text, Key | Number) and not (text._at in _NO_TEXT and _is_label(text.text)):  # noqa: SLF001 - a Text
+        if not isinstance(text, Key | Number) and not (text._at in _NO_TEXT and _is_id(text.text)):  # noqa: SLF001 - a Text
             yield Place("rest", text.path, 0, text._container, text._at)  # noqa: SLF001 - where it stands
 
 

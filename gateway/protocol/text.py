@@ -85,6 +85,19 @@ class Number(Text):
             super()._write(new)
 
 
+class Id(Text):
+    """What engine and caller know something by: ``words`` in it are read, and no edit changes it."""
+
+    __slots__ = ()
+
+    def __init__(self, container: Any, at: str | int, words: str, path: str, role: str | None = None) -> None:
+        self._container, self._at = container, at
+        self.path, self.role, self.text = path, role, words
+
+    def edit(self, edits: Edits) -> None:
+        """Leave it: it has to be the same at every place."""
+
+
 class Joined(Text):
     """Adjacent parts that are read as one text; an edit across them is shared out, character for character."""
 

@@ -81,7 +81,7 @@ def test_every_text_of_a_request_is_found_and_can_be_edited(body: dict[str, Any]
         user({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": WORD}}),
         user({"type": "redacted_thinking", "data": WORD}),
         user({"type": "thinking", "thinking": "a", "signature": WORD}),
-        user({"type": "tool_use", "id": WORD, "name": "f", "input": {}}),
+        user({"type": "tool_use", "id": "toolu_01A09q90qw90lq917835lq9", "name": "f", "caller": WORD, "input": {}}),
     ],
 )
 def test_what_no_model_reads_is_no_text(body: dict[str, Any]) -> None:

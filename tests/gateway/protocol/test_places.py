@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.errors import InvalidRequest
 from gateway.protocol import unread
 from gateway.protocol.surface import answer_texts, request_texts
-from gateway.protocol.text import Number
+from gateway.protocol.text import Id, Number
 
 CHAT = "/v1/chat/completions"
 ROUTES = (CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize")
@@ -291,10 +291,10 @@ def test_whatever_the_json_it_is_walked_and_what_is_edited_is_gone(
         for text in find(route, edited):
             was = text.text
             text.edit([(0, len(was), "#")] if was else [])
-            if isinstance(text, Number) and text.text == was:  # a schema's bound
+            if isinstance(text, Id | Number) and text.text == was:  # a schema's bound
                 continue
             assert text.text.partition("_")[0] == ("#" if was else "")  # two names alike get a number
-        left = [text for text in find(route, edited) if not isinstance(text, Number)]  # of token ids now renamed
+        left = [text for text in find(route, edited) if not isinstance(text, Id | Number)]  # of token ids now renamed
         assert all(set(text.text) <= {"#", "_", *"0123456789"} for text in left)
         json.dumps(edited)
 
@@ -373,3 +373,36 @@ def test_more_numbers_than_can_be_checked_are_refused() -> None:
     with pytest.raises(InvalidRequest) as refused:
         request_texts(CHAT, {"documents": [{"n": [1] * 100_001}]})
     assert refused.value.param == "documents[0].n"
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        (CHAT, {"messages": [{"role": "tool", "tool_call_id": "@", "content": ""}]}),
+        (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{"id": "@", "type": "function"}]}]}),
+        ("/v1/messages", {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "@"}]}]}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "@"}]}]}),
+        ("/v1/responses", {"input": [{"type": "function_call", "call_id": "@"}]}),
+        ("/v1/responses", {"input": [{"type": "function_call_output", "call_id": "@", "output": ""}]}),
+    ],
+)
+def test_the_words_of_an_id_are_read_and_never_edited(route: str, body: dict[str, Any]) -> None:
+    def read(name: str) -> list[str]:
+        given = json.loads(json.dumps(body).replace("@", name))
+        before = copy.deepcopy(given)
+        found = [text for text in request_texts(route, given) if isinstance(text, Id)]
+        for text in found:
+            text.edit([(0, 3, "***")])
+            text.replace("x")
+        assert given == before
+        return [text.text for text in found]
+
+    assert read("how.to.make.forbiddenzebra:step-by-step") == ["how.to.make.forbiddenzebra:step-by-step"]
+    assert read("functions.get_weather:69") == ["         .get_weather:  "]
+    random = [
+        "call_ass123",
+        "toolu_01A09q90qw90lq917835lq9",
+        "fc_68e3",
+        "chatcmpl-tool-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",
+    ]
+    assert [read(name) for name in (*random, "13800138000", "a", "")] == [[]] * 7
