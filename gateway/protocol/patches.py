@@ -17,7 +17,7 @@ from gateway.protocol.rest import TAILED, Path, tail_chunk
 class Patch:
     """What has to change in one choice of one chunk."""
 
-    __slots__ = ("cut", "drop", "finish_reason", "logprobs", "rest", "tails", "tells", "texts", "tools")
+    __slots__ = ("cut", "drop", "finish_reason", "hidden", "logprobs", "rest", "tails", "tells", "texts", "tools")
 
     def __init__(self, content: str | None = None, *, drop: bool = False) -> None:
         self.texts: dict[str, str] = {} if content is None else {"content": content}
@@ -26,12 +26,14 @@ class Patch:
         self.rest: list[tuple[Path, str]] = []  # such held text of fields that have no kind
         self.tells = False  # there is such a text in the chunk
         self.logprobs: tuple[Any, Any] | None = None  # logprobs and token_ids to show
+        self.hidden = False  # nobody can tell which of the tokens are whose
         self.finish_reason: str | None = None
         self.cut: int | None = None  # of the chunk's tool calls only so many are shown
         self.drop = drop
 
     def hide(self, logprobs: bytes | msgspec.Raw) -> None:
-        """Show nothing of a chunk's tokens but their number."""
+        """Show nothing of a chunk's tokens but their number; not even that where the choice ends in it."""
+        self.hidden = True
         if logprobs != NULL or self.logprobs is not None:
             self.logprobs = (all_masked(msgspec.json.decode(logprobs)), None)
 
@@ -107,6 +109,8 @@ def _apply(choice: dict[str, Any], patch: Patch) -> bool:
                 delta["tool_calls"] = delta["tool_calls"][: patch.cut]
     if patch.logprobs is not None:
         choice["logprobs"], ids = patch.logprobs
+        if patch.hidden and patch.finish_reason is not None:
+            choice["logprobs"] = None
         if "token_ids" in choice:
             choice["token_ids"] = ids
     if patch.finish_reason is not None:

@@ -31,6 +31,17 @@ def test_a_chunk_that_says_nothing_any_more_is_left_out() -> None:
     assert bodies(patched(payload({"content": "a", "role": "assistant"}), {0: Patch("")}, "m"))
 
 
+def test_of_tokens_that_nobody_can_tell_apart_the_number_is_told_unless_the_choice_is_ended_there() -> None:
+    logprobs = msgspec.json.encode({"content": [{"token": "zebra", "bytes": [1], "top_logprobs": []}]})
+    for finish, shown in ((None, ["*****"]), ("content_filter", None)):
+        patch = Patch("a")
+        patch.hide(logprobs)
+        patch.finish_reason = finish
+        (body,) = bodies(patched(payload({"content": "a", "thinking": "zebra"}), {0: patch}, "m"))
+        told = body["choices"][0]["logprobs"]
+        assert (told and [each["token"] for each in told["content"]]) == shown
+
+
 def test_held_text_goes_out_in_a_frame_of_its_own_before_the_end() -> None:
     patch = Patch()
     patch.tails.append(("content", 0, "held"))
