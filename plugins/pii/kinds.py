@@ -237,7 +237,7 @@ def _is_hashed(before: str, after: str) -> bool:
 def _is_of_a_table(before: str, value: str, after: str, is_one: Callable[[str], bool]) -> bool:
     """Say that the groups of a number are a decimal number's, or some of a row of numbers.
 
-    In a row two or more groups stand beside it, parted as its own are, that are not such a number themselves.
+    In a row three or more groups stand beside it, parted as its own are, that are not such a number themselves.
     """
     gaps, last = _GAPS.findall(value), _GAPS.split(value)[-1]
     if "." in gaps and (len(gaps) == 1 or len(set(gaps)) > 1):
@@ -246,9 +246,9 @@ def _is_of_a_table(before: str, value: str, after: str, is_one: Callable[[str], 
         return False
     left = before.split(gaps[0])[-2::-1] if before.endswith(gaps[0]) else []
     right = after.split(gaps[0])[1:] if after.startswith(gaps[0]) and len(last) == 4 else []
-    beside = len([*takewhile(_is_beside, left[:2]), *takewhile(_is_four, right[:2])])
+    beside = len([*takewhile(_is_beside, left[:3]), *takewhile(_is_four, right[:3])])
     others = ["".join(right[:4]), *("".join(reversed(left[:count])) for count in (3, 4, 5))]
-    return beside > 1 and not any(map(is_one, others))
+    return beside > 2 and not any(map(is_one, others))
 
 
 def _phone(found: re.Match[str]) -> int:
@@ -332,7 +332,7 @@ def _email(found: re.Match[str]) -> int:
     if name.lower() == "git" or _is_version(domain):
         return 0
     if len(labels) == 2 and _is_short(labels[0]) and found.string[found.end() : found.end() + 1] in {"(", "[", "_"}:
-        return 0
+        return found.end() if _is_common(labels[1]) else 0
     end = found.end()
     while len(labels) > 1:
         last = labels.pop()

@@ -68,7 +68,7 @@ def _dumped(left: str) -> bool:
 
 
 def _tabled(left: str, value: str, right: str, is_one: Callable[[str], bool]) -> bool:
-    """Decimal numbers, and groups with two more in their row, unless those are a number of this kind."""
+    """Decimal numbers, and groups with three more in their row, unless those are a number of this kind."""
     gaps = re.findall("[^0-9]+", value)
     if gaps.count(".") == 1 == len(gaps) or ("." in gaps and set(gaps) != {"."}):
         return True
@@ -83,12 +83,12 @@ def _tabled(left: str, value: str, right: str, is_one: Callable[[str], bool]) ->
         afters.append(following[1])
         right = right[following.end() :]
     near = 0
-    for group in befores[:-3:-1]:
+    for group in befores[:-4:-1]:
         if not re.fullmatch("[0-9]{3,6}|[0-9A-Fa-f]{4}", group):
             break
         near += 1
     others = ["".join(befores[-count:]) for count in (3, 4, 5)]
-    return near + len(afters[:2]) > 1 and not any(
+    return near + len(afters[:3]) > 2 and not any(
         is_one(other) for other in ("".join(afters), *others) if other.isdigit()
     )
 
@@ -171,7 +171,8 @@ def email(left: str, value: str, right: str) -> bool:
         and (labels[-1].lower() in TOP_LEVEL or re.match("(com|cn|net|org)(?![a-z])", labels[-1]) is not None)
         and re.match(r"v?\d+\.\d", domain) is None
         and not (
-            len(labels) == 2 and re.fullmatch("[A-Za-z_][A-Za-z0-9_]?", labels[0]) and right[:1] in {"(", "[", "_"}
+            re.fullmatch("[A-Za-z_][A-Za-z0-9_]?[.](?!(com|cn|net|org)(?![a-z]))[A-Za-z]+", domain)
+            and right[:1] in {"(", "[", "_"}
         )
     )
 
