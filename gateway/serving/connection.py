@@ -75,6 +75,7 @@ class Connection(HttpToolsProtocol):
         """Forget the timer, and all cycles: they know us, and would wait for the collector."""
         self._unwatch()
         super().connection_lost(exc)  # the one that is answered hears it
+        super()._unset_keepalive_if_required()
         while self._behind:
             self._behind.pop().forget()
         self.cycle = self._reading = None

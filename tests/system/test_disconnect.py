@@ -68,6 +68,26 @@ def test_a_caller_who_leaves_a_silent_engine_frees_it(
     assert len(fake.requests(model=fragile)) == 1  # leaving is no reason to ask again
 
 
+@pytest.mark.parametrize("how", LEAVING)
+@pytest.mark.parametrize("behind", [b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n", b"GET", b"no HTTP"], ids=str)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_what_a_caller_has_sent_behind_his_request_hides_no_leaving(
+    fake: FakeVLLM, gateway: Gateway, *, fragile: str, stream: bool, behind: bytes, how: str
+) -> None:
+    fake.always(says("text", SILENCE))
+    caller = RawCaller(gateway.port)
+    caller.post(CHAT, {"model": fragile, "messages": HI, "stream": stream}, x_request_id=(own := f"{id(caller)}"))
+    received = fake.wait_for(1, model=fragile)[0]
+    until(lambda: gateway.metric("sluice_in_flight", model=fragile) == 1)
+    caller.send(behind)
+    gateway.get("/livez")  # it came later, so the other has been read
+    left = time.monotonic()
+    LEAVING[how](caller)
+    assert received.seconds_until_left(left, 1) < 1
+    gateway.wait_metric("sluice_in_flight", 0, model=fragile)
+    assert gateway.wait_record(own)["outcome"] == "client_left"
+
+
 def test_a_caller_who_leaves_without_having_read_frees_the_engine(
     fake: FakeVLLM, gateway: Gateway, fragile: str
 ) -> None:

@@ -113,6 +113,28 @@ def test_three_hundred_sdk_streams_outlive_a_rolling_restart(
     assert sorted(asked) == sorted(f"caller {number}" for number in range(STREAMS))
 
 
+HALF = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TEAM}\r\ncontent-length: 99\r\n\r\n{{".encode()
+
+
+@pytest.mark.parametrize("sent", [b"POST", HALF], ids=["half a head", "half a body"])
+def test_a_request_that_is_not_complete_does_not_hold_up_the_end(
+    fake: FakeVLLM, start_gateway: StartGateway, sent: bytes
+) -> None:
+    gateway = start_gateway(configuration([model("smollm2", fake.url)], drain_s=60))
+    with RawCaller(gateway.port, timeout=10) as caller:
+        caller.send(sent)
+        gateway.get("/livez")  # it came later, so the other has been read
+        began = time.monotonic()
+        gateway.process.send_signal(signal.SIGINT)
+        heard = caller.rest()
+    assert gateway.process.wait(10) == 0
+    assert time.monotonic() - began < 8
+    if sent is HALF:
+        assert heard.startswith(b"HTTP/1.1 408 ")
+        assert b'"code":"request_timeout"' in heard
+        until(lambda: "request_timeout" in [line.get("outcome") for line in gateway.records()])
+
+
 def test_who_reads_slowly_slows_himself_only_and_fills_no_memory(fake: FakeVLLM, start_gateway: StartGateway) -> None:
     """An engine offers each of five callers 60 MB; they read none of it, and the sixth does not notice."""
     gateway = start_gateway(configuration([model("smollm2", fake.url)], chain=[], timeouts={"idle_s": 30}))

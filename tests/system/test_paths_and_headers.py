@@ -191,6 +191,9 @@ SMUGGLED = {
     "a tab after chunked": (["transfer-encoding: chunked\t"], b"0\r\n\r\nX"),
     "a space before the colon": (["content-length : 5"], GOOD),
     "chunked twice": (["transfer-encoding: chunked, chunked"], b"0\r\n\r\nX"),
+    "another coding": (["transfer-encoding: gzip, chunked"], b"0\r\n\r\nX"),
+    "another coding alone": (["transfer-encoding: gzip"], GOOD),
+    "two hosts": (["host: y", f"content-length: {len(GOOD)}"], GOOD),
     "identity and chunked": (["transfer-encoding: identity", "transfer-encoding: chunked"], b"0\r\n\r\nX"),
     "a signed length": (["content-length: +5"], GOOD),
     "a hexadecimal length": (["content-length: 0x5"], GOOD),
@@ -225,6 +228,29 @@ def test_pipelined_requests_are_answered_one_by_one(fake: FakeVLLM, gateway: Gat
         while caller.seen.count(b"fake engine.") < 3:
             caller.seen += caller.socket.recv(65536)
     assert len(fake.requests()) == 3
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
+@pytest.mark.parametrize("together", [True, False])
+def test_who_asks_for_another_protocol_is_answered_in_this_one(
+    fake: FakeVLLM, gateway: Gateway, *, together: bool, upgrade: str
+) -> None:
+    """As Java's HttpClient and ``curl --http2`` do on every request without TLS."""
+    lines = [f"POST {CHAT} HTTP/1.1", "host: x", f"authorization: Bearer {TEAM}", f"content-length: {len(GOOD)}"]
+    lines += ["connection: Upgrade, HTTP2-Settings", f"upgrade: {upgrade}", "http2-settings: AAEAAEAA"]
+    head = "\r\n".join(lines).encode() + b"\r\n\r\n"
+    with RawCaller(gateway.port) as caller:
+        for turn in (1, 2):
+            if together:
+                caller.send(head + GOOD)
+            else:
+                caller.send(head)
+                gateway.get("/livez")  # it came later, so the head has been read
+                caller.send(GOOD)
+            while caller.seen.count(b"fake engine.") < turn:
+                caller.seen += caller.socket.recv(65536)
+    assert caller.seen.count(b"HTTP/1.1 200 ") == 2
+    assert [received.body["messages"] for received in fake.requests()] == [HI, HI]
 
 
 def test_only_an_allow_list_of_headers_reaches_the_engine(fake: FakeVLLM, gateway: Gateway) -> None:

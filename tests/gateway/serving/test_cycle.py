@@ -293,6 +293,20 @@ async def test_a_caller_that_wants_one_answer_gets_one(in_place: bool, head: byt
 
 
 @WAYS
+@pytest.mark.parametrize("pieces", [[b""], [b"one", b"two"], [b"x" * 100_000, b"y"]])
+async def test_to_http_1_0_the_end_of_the_connection_is_the_end_of_the_body(
+    in_place: bool, pieces: list[bytes]
+) -> None:
+    async with serving(answers(*pieces), in_place=in_place) as connect:
+        caller = await connect()
+        caller.writer.write(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+        head, _, body = (await caller.rest()).partition(b"\r\n\r\n")
+        assert body == b"".join(pieces)
+        assert b"transfer-encoding" not in head
+        assert b"connection: close" in head
+
+
+@WAYS
 async def test_a_slow_caller_slows_the_application_and_loses_nothing(in_place: bool) -> None:
     sent = 0
 
