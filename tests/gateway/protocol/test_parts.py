@@ -48,6 +48,17 @@ def test_what_a_part_holds_comes_out_in_the_next_of_its_kind() -> None:
     assert channel.finish() == ("", [])
 
 
+def test_of_a_part_in_which_the_answer_was_ended_no_token_is_left_behind_the_cut() -> None:
+    told = entries("x ", "ze", "bra", " after", " more")
+    whole, fed_ = Part(TextChannel(Word())), Part(TextChannel(Word()))
+    whole.whole("x zebra after more")
+    shown = [fed_.feed(entry["token"], msgspec.json.encode([entry])) for entry in told]
+    for part in (whole, fed_):
+        assert part.shown == "x "
+        assert part.masked(told) == told[:1]
+    assert [kept for _, kept in shown if kept] == []
+
+
 def test_the_end_is_told_once() -> None:
     part = Part(TextChannel(Word()))
     part.feed("pap", msgspec.json.encode(entries("pap")))
