@@ -129,6 +129,8 @@ def _falls(one: Side, other: Side, limit: float) -> Iterator[str]:
 
 def _slower(one: Side, other: Side, limit: float) -> Iterator[str]:
     for what, before, after in (("whole answer", one.seconds, other.seconds), ("first text", one.first, other.first)):
+        if before and not after:
+            yield f"{what}: none from B"
         for name, share in QUANTILES.items():
             enough = (1 - share) * min(one.answers - one.failed, other.answers - other.failed) >= BEYOND - 1e-9
             if enough and name in before and name in after and after[name] > before[name] * (1 + limit):

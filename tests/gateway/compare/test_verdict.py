@@ -88,6 +88,11 @@ def test_an_answer_that_does_not_come_is_held_against_b_and_never_excuses_it() -
     assert list(faults(side(8, 0, 2), side(10), Limits(), 0, 0, 10)) == []
 
 
+def test_who_says_nothing_is_not_as_fast() -> None:
+    one, other = summed({"a": [heard(first_s=0.5)]}, TARGET), summed({"a": [heard()]}, TARGET)
+    assert list(faults(one, other, Limits(slower=0.1), 0, 0, 1)) == ["first text: none from B"]
+
+
 @given(st.tuples(*[st.integers(0, 5)] * 3), st.tuples(*[st.integers(0, 5)] * 3))
 def test_whatever_passes_has_answers_and_is_right_as_often(one: tuple[int, ...], other: tuple[int, ...]) -> None:
     if not list(faults(side(*one), side(*other), Limits(), 0, 0, 1)):
