@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 
 from plugins.sensitive_words.tables import MARKS
 
+#: Single strokes, which are Chinese characters too.
+SINGLE = "丶丿丨"
 _RAISED = "\xb2\xb3\xb9\u2070\u2074-\u2079"
 _FRACTIONS = "\xbc-\xbe\u2150-\u215f\u2189"
 #: Squared, circled and telephone signs; enclosed letters are only among them where no word can go on beside them.
 _SIGNS = (
-    "\u2100\u2101\u2103\u2105\u2106\u2109\u2116\u2120-\u2122\u213b\u2460-\u24b5\u24ea-\u24ff\u2776-\u2793\u3200-\u33ff"
+    f"{SINGLE}\u2100\u2101\u2103\u2105\u2106\u2109\u2116\u2120-\u2122\u213b\u2460-\u24b5\u24ea-\u24ff\u2776-\u2793\u3200-\u33ff"
     "\U0001f100-\U0001f12f\U0001f14a-\U0001f14f\U0001f16a-\U0001f16c\U0001f18a-\U0001f1ad\U0001f200-\U0001f265"
 )
 _LETTERS = "\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189"
@@ -31,15 +33,19 @@ _CAPITALS = {
 }  # each has a letter of its script that is read as it looks
 _BASES = "0-9A-Za-z\xc0-\u024f\u1e00-\u1eff\u3400-\u9fff\uac00-\ud7a3\uff10-\uff5a"
 _OTHER_BASES, _THEIR_MARKS = "\u0370-\u0481\u048a-\u052f", "\u2de0-\u2dff\ua66f-\ua67d\ua69e\ua69f"
-#: Most texts have none of all this, which one set tells much quicker; beyond the first plane it is a rough one.
-_search = re.compile(
+_EMOJI = "[\u2190-\u2bff\U0001f000-\U0001faff]"
+#: What all that begins with; beyond the first plane a rough set, for a fine one is slow.
+_ANY = (
     f"[{_RAISED}{_FRACTIONS}{_SIGNS}{_LETTERS}{_FLAGS}{_TONES}{_JOINER}{''.join(_CAPITALS)}\u0345"
     f"{MARKS[: MARKS.index(chr(0x101FD))]}\U000101fd-\U00011fff\U00016000-\U0001e94a]"
-).search
+)
+_search = re.compile(_ANY).search
 _alone = re.compile(
-    f"([{_RAISED}{_FRACTIONS}])|([{_TONES}]|(?<={_JOINER})[\u2190-\u2bff\U0001f000-\U0001faff])|([{''.join(_CAPITALS)}])"
-    f"|((?<=[{_BASES}])[\u0345{MARKS}]+|(?<=[{_OTHER_BASES}])(?:(?![{_THEIR_MARKS}])[{MARKS}])+)|[{_SIGNS}]|[{_FLAGS}]{{1,2}}"
-    f"|(?<![a-zA-Z0-9{_LETTERS}])[{_LETTERS}](?![a-zA-Z0-9{_LETTERS}])"
+    f"{_ANY}(?:(?<=([{_RAISED}{_FRACTIONS}]))|(?<=([{''.join(_CAPITALS)}]))|("
+    f"(?<=[{_BASES}][\u0345{MARKS}])[\u0345{MARKS}]*|(?<=[{_OTHER_BASES}][{MARKS}])(?<![{_THEIR_MARKS}])"
+    f"|(?<=[{_TONES}])|(?<={_JOINER}){_EMOJI}"
+    f")|(?<=[{_SIGNS}])|(?<=[{_FLAGS}])[{_FLAGS}]?"
+    f"|(?<=[{_LETTERS}])(?<![a-zA-Z0-9{_LETTERS}].)(?![a-zA-Z0-9{_LETTERS}]))"
 )
 _power = re.compile(f"[^{_RAISED}\u2080-\u2089]+[{_RAISED}\u2080-\u2089]+").fullmatch
 #: What stands for them: a sign that no entry has, and one that is written in numbers; what nobody sees stands for the
@@ -81,4 +87,4 @@ def _sign(match: re.Match[str]) -> str:
     symbol = match[0]
     if match.lastindex is None:
         return _SIGN + _REST * (len(symbol) - 1)
-    return (_NUMBERS, _REST, _CAPITALS.get(symbol, ""), _REST * len(symbol))[match.lastindex - 1]
+    return (_NUMBERS, _CAPITALS.get(symbol, ""), _REST * len(symbol))[match.lastindex - 1]

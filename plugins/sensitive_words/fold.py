@@ -54,6 +54,10 @@ def fold(text: str) -> str:
     return text.translate(_TABLE)
 
 
+#: Letters by their category that look like apostrophes, or like other signs: they part words as these do.
+LIKE_APOSTROPHES = "ʹʺʻʼʽʾʿˈˊˋˮʹꞋꞌߴߵ"
+LIKE_SIGNS = "ˀˁˆˇˉˌˍˎˏːˑˬǁǃꞏꓸꓹꓺꓻꓼꓽᐧᆞ〳〴〵ߺ"
+
 #: Blocks of the scripts that put spaces between words: Latin to Sinhala, Georgian, Ethiopic to the Philippine ones,
 #: Mongolian, Sundanese to Greek, Coptic to Cyrillic, Lisu, Bamum to Rejang, Ethiopic and Cherokee again, those of
 #: the second plane that somebody writes today. Korean joins its particles to words.
@@ -72,5 +76,5 @@ def _word_characters() -> Iterator[str]:
                 yield character
 
 
-WORD = frozenset(_word_characters())
+WORD = frozenset(_word_characters()).difference(LIKE_APOSTROPHES, LIKE_SIGNS)
 """Characters that go on a word of Latin (Greek, Cyrillic, …) letters or digits; Chinese has no such thing."""

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from plugins.sensitive_words.fold import fold_character
+from plugins.sensitive_words.alone import SINGLE
+from plugins.sensitive_words.fold import LIKE_APOSTROPHES, LIKE_SIGNS, fold_character
 from plugins.sensitive_words.tables import LATIN, LIGATURES, LOOKALIKES, SIMPLIFIED, STRANGERS, STROKES
 
 _SHORT = 24  # up to here the table is cheaper than the checks that avoid it
@@ -30,9 +31,7 @@ OVERLAYS = frozenset(
     map(chr, (*range(0x334, 0x339), *range(0x20D0, 0x2100), 0x488, 0x489, *range(0x591, 0x5C8), *range(0x610, 0x61B)))
 ) | frozenset(map(chr, (*range(0x64B, 0x653), *range(0x656, 0x660), 0x670, *range(0x6D6, 0x6EE))))
 #: They part words, and stand in ordinary ones: he'll is no hell.
-APOSTROPHES = frozenset("'’‘`´ʹʺʻʼʽʾʿˈˊˋˮʹꞋꞌߴߵ")
-#: Letters by their category that look like signs, and stand for such.
-_SIGNS = frozenset("ˀˁˆˇˉˌˍˎˏːˑˬǁǃꞏꓸꓹꓺꓻꓼꓽᐧᆞ丶丿丨〳〴〵ߺ")
+APOSTROPHES = frozenset("'’‘`´" + LIKE_APOSTROPHES)
 _STROKE = "/"  # stands for the stroke of ø among a letter's marks
 #: Letters with strokes and hooks that living languages write; others are decoration.
 _WRITTEN = frozenset("øđðħłŧɓɗƙƴɛɔŋ")
@@ -69,7 +68,7 @@ def _plainly(character: str) -> str:
     character = SIMPLIFIED.get(character) or LATIN.get(character) or STROKES.get(character) or character
     if character.isspace() or character in APOSTROPHES:
         return " "
-    if character in _SIGNS:
+    if character in LIKE_SIGNS:
         return "-"
     if character.isalnum() or unicodedata.category(character).startswith("M"):
         number = unicodedata.decimal(character, None)
@@ -138,7 +137,7 @@ _MARKS = [(mark, TABLE[ord(mark)]) for mark in "，。、：；“”！？（�
 
 
 def _alike(first: int, last: int) -> str:
-    return "".join(chr(code) for code in range(first, last) if chr(code) not in SIMPLIFIED and chr(code) not in _SIGNS)
+    return "".join(chr(code) for code in range(first, last) if chr(code) not in SIMPLIFIED and chr(code) not in SINGLE)
 
 
 #: What is read as itself, or as ASCII is. Most texts are made of this alone.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from plugins.sensitive_words.alone import aside, has_alone, is_power, readings
 from plugins.sensitive_words.matcher import Matcher
 from plugins.sensitive_words.stream import States
 from plugins.sensitive_words.wordlist import Entry, Source
+from tests.plugins.legitimate import SCRIPTS
 from tests.plugins.sensitive_words.test_stream import stream
 
 WORDS = ("forbiddenzebra", "8964", "赌博", "shit", "64", "12", "co")
@@ -51,6 +54,43 @@ def test_the_other_reading_keeps_every_place(text: str) -> None:
     other = aside(text)
     assert list(readings(text)) == ([text] if other is None else [text, other])
     assert other is None or (len(other) == len(text) and has_alone(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        *(("赌\u0e49博", "赌博"), ("赌\u3099博", "赌博"), ("赌\u2de0\ua66f博", "赌博"), ("赌\U00016fe4博", "赌博")),
+        *(
+            ("赌\u0345博", "赌博"),
+            ("s\ua670h\ua670i\ua670t\ua670", "shit"),
+            ("shit\u0903", "shit"),
+            ("s\u0e49hit", "shit"),
+        ),
+        ("赌丶博", "赌博"),
+    ],
+)
+def test_a_mark_of_another_script_is_decoration(text: str, word: str) -> None:
+    assert ["".join(one for one in found if one in word) for found in hits(text)] == [word]
+
+
+@pytest.mark.parametrize("text", ["ΝAZI", "Νazi", "ΝΑΖΙ", "SKΥ", "fuϲk", "fuϹk"])
+def test_a_greek_capital_is_read_as_it_looks(text: str) -> None:
+    matcher = Matcher(filter(None, (Source("list").entry(word, 1) for word in ("nazi", "sky", "fuck"))))
+    assert [text[found.start : found.end] for found in matcher.scan(text).found] == [text]
+
+
+@pytest.mark.parametrize("text", ["ναυς", "Ναυς", "ΝΑΥΣ", "νΑΥϲ"])
+def test_a_greek_word_is_found_whatever_its_case(text: str) -> None:
+    entry = Source("list").entry("ναυσ", 1)
+    assert entry is not None
+    assert Matcher([entry]).scan(f"η {text} του").found
+
+
+@pytest.mark.parametrize("text", list(SCRIPTS.values()))
+def test_nothing_in_the_spelling_of_the_worlds_scripts_is_read_as_decoration(text: str) -> None:
+    signs = {"So", "No", "Sk"}
+    letters = "".join(one for one in text if unicodedata.category(one) not in signs and one not in "ΝΥ")
+    assert aside(letters) is None
 
 
 def test_a_power_is_raised_at_its_end() -> None:

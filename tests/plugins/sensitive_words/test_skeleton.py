@@ -74,6 +74,20 @@ def test_digits_of_all_scripts_are_digits() -> None:
     assert read("٦٩ ६९ 69 ⑥⑨ ６９ 𝟔𝟗").letters == "69 69 69 69 69 69"
 
 
+def test_digits_in_frames_and_new_digits_are_digits() -> None:
+    assert read("❽❾❻❹ ➑➒➏➍ ➇➈➅➃ ⓼⓽⓺⓸ 𜳸𜳹𜳶𜳴 ⓫❿⓿").letters == "8964 8964 8964 8964 8964 11100"
+
+
+def test_struck_capitals_outlined_letters_and_ligatures_are_plain_letters() -> None:
+    assert read("ɄⱧⱩꝀȾƮƝɎ 𜳨𜳝 ꝏꜲʣ").letters == "uhkkttny sh ooaadz"
+
+
+def test_letters_that_look_like_signs_separate() -> None:
+    assert read("ˉˇːꓸㆍᐧǃ").letters == "-" * 7
+    assert read("ʻˈˊʾꞌ").letters == " " * 5
+    assert {read("一" * 30 + stroke).same for stroke in "丶丿丨"} == {False}, "they are read in two ways"
+
+
 def test_where_repeats_count_once_a_run_knows_its_length() -> None:
     copy = read("shiiiit  --", repeats=True)
     assert copy.letters == "shit  --"
