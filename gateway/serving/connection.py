@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
@@ -256,7 +256,7 @@ class Connection(HttpToolsProtocol):
         if self.flow.read_paused:
             self.flow.resume_reading()
         if self._lingers:
-            if self.refusal is not None:
+            if self.refusal is not None and not cast("Cycle", self.cycle).more_body:  # else it was what is out now
                 self._answer(self.refusal)
             return
         self._idle_since = self.loop.time()

@@ -5,14 +5,24 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 
 from gateway.errors import Failure
 from gateway.serving import connection
 from tests.gateway.serving.test_connection import refused
 from tests.gateway.serving.test_cycle import Caller, answers, serving
+
+
+@pytest.fixture(autouse=True)
+def nothing_breaks() -> Iterator[None]:
+    with structlog.testing.capture_logs() as lines:
+        yield
+    assert lines == []
+
 
 # ---- requests behind one that is answered ----
 
