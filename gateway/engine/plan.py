@@ -124,7 +124,16 @@ def plan(shape: Shape, machine: Machine, wanted: Wanted) -> Plan:
     shape = loaded(replace(shape, quantisation=wanted.quantisation or shape.quantisation), machine)
     degrees = [wanted.tensor_parallel] if wanted.tensor_parallel else _degrees(shape, machine, wanted) or [1]
     tried = [_at(shape, machine, wanted, degree) for degree in degrees]
-    return next((one for one in tried if one.fits), tried[-1])
+    found = next((one for one in tried if one.fits), tried[-1])
+    if not found.fits and wanted.kv_memory and _over(found, machine):
+        raise ValueError(f"--kv-cache-memory-bytes {wanted.kv_memory}: beside the weights no device has so much")
+    return found
+
+
+def _over(found: Plan, machine: Machine) -> bool:
+    """Tell whether a cache of a given size is more than its device has beside weights and reserve."""
+    ranks = 1 if machine.card else found.tensor_parallel * found.wanted.pipeline_parallel
+    return found.weights + found.reserve + found.kv_memory > machine.total // ranks
 
 
 def _degrees(shape: Shape, machine: Machine, wanted: Wanted) -> list[int]:
@@ -153,10 +162,8 @@ def _at(shape: Shape, machine: Machine, wanted: Wanted, degree: int) -> Plan:
     )
     share = int(machine.total * wanted.utilization) // (1 if machine.card else ranks)
     memory = share - weights - reserve if wanted.kv_memory is None else wanted.kv_memory
-    if wanted.kv_memory and weights + reserve + memory > machine.total // (1 if machine.card else ranks):
-        raise ValueError(f"--kv-cache-memory-bytes {memory}: beside the weights no device has so much")
     fits = memory > 0 and kv.serves_one(shape, cache, memory, length)
-    return Plan(
+    made = Plan(
         wanted=wanted,
         tensor_parallel=degree,
         length=length,
@@ -168,6 +175,7 @@ def _at(shape: Shape, machine: Machine, wanted: Wanted, degree: int) -> Plan:
         longest=kv.longest(shape, cache, memory) if memory > 0 else 0,
         total=share,
     )
+    return replace(made, capacity=None) if wanted.kv_memory and _over(made, machine) else made
 
 
 def _reserve(shape: Shape, machine: Machine, degree: int) -> int:
@@ -203,15 +211,11 @@ def changes(shape: Shape, machine: Machine, wanted: Wanted) -> Iterator[Change]:
         lambda: _more_cards(shape, machine, wanted),
     )
     for attempt in tries:
-        if (tried := attempt()) is None:
-            continue
-        said, other, asked = tried
         try:
-            found = plan(shape, other, asked)
+            if (tried := attempt()) and (found := plan(shape, tried[1], tried[2])).fits:
+                yield Change(tried[0], found)
         except ValueError:  # groups that do not divide, say
             continue
-        if found.fits:
-            yield Change(said, found)
 
 
 _AWQ = Quantisation(method="awq", bits=4, group=128, zero_points=True)

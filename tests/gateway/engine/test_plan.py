@@ -128,6 +128,10 @@ def test_what_there_is_not_is_not_planned_with(wanted: Wanted, told: str) -> Non
         plan(SMALL, replace(H100, count=2), wanted)
 
 
+def test_a_cache_of_a_given_size_takes_the_fewest_cards_that_have_it_beside_the_weights() -> None:
+    assert plan(LARGE, replace(H100, count=8), Wanted(kv_memory=20 * GIB, length=8192)).tensor_parallel == 4
+
+
 def test_every_change_is_one_that_can_be_done() -> None:
     stages = Wanted(pipeline_parallel=2)
     said = [change.said for change in changes(LARGE, replace(H100, count=2), stages)]
