@@ -46,10 +46,10 @@ def _wanted(accept: str) -> Iterator[str]:
     for each in accept.split(",", _RANGES)[:_RANGES]:
         language, _, weight = each.partition(";")
         try:
-            quality = float(weight.strip().removeprefix("q=")) if weight else 1.0
+            quality = float(weight.strip().lower().removeprefix("q=")) if weight else 1.0
         except ValueError:
             continue
-        if quality > 0:
+        if 0 < quality <= 1:
             ranges.append((-quality, language.strip().lower()))
     yield from (language for _, language in sorted(ranges, key=lambda one: one[0]))
 

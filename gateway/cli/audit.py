@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, cast
 
 from gateway.cli.command import Commands, Stopped
 
@@ -21,20 +22,39 @@ DOUBTFUL = 1  # exit code: something is wrong with the log
 _SKIPPED = (".lock",)  # comes with audit.jsonl*
 _GZIP = b"\x1f\x8b"
 
-Record = dict[str, Any]
+_UNREADABLE = (OSError, EOFError, zlib.error)
+
+
+class _Hit(TypedDict):
+    rule: str
+    tag: NotRequired[str | None]
+
+
+class Record(TypedDict, total=False):
+    """What is read of a line: of an exchange, or of a gap."""
+
+    time: datetime
+    request_id: str
+    status: int
+    outcome: str
+    key: str | None
+    model: str | None
+    hits: list[_Hit]
+    tags: list[str]
+    dropped: int
 
 
 def _rules(record: Record) -> list[str]:
-    return list(dict.fromkeys(str(hit["rule"]) for hit in record.get("hits", ())))
+    return list(dict.fromkeys(hit["rule"] for hit in record.get("hits", ())))
 
 
 def _tags(record: Record) -> list[str]:
-    found = [*record.get("tags", ()), *(hit["tag"] for hit in record.get("hits", ()) if hit["tag"])]
-    return list(dict.fromkeys(map(str, found)))
+    tags = (hit.get("tag") for hit in record.get("hits", ()))
+    return list(dict.fromkeys([*record.get("tags", ()), *(tag for tag in tags if tag)]))
 
 
 def _one(name: str) -> Callable[[Record], list[str]]:
-    return lambda record: [str(record[name])] if record.get(name) is not None else []
+    return lambda record: [str(record[name])] if record.get(name) is not None else []  # type: ignore[literal-required]
 
 
 #: What a record can be chosen and counted by, and what it has of that.
@@ -45,7 +65,7 @@ _FACTS: dict[str, Callable[[Record], list[str]]] = {
     "rule": _rules,
     "tag": _tags,
     "request-id": _one("request_id"),
-    "day": lambda record: [str(record["time"])[:10]],
+    "day": lambda record: [_written(record["time"])[:10]],
 }
 _COLUMNS = (("time", 27), ("status", 6), ("outcome", 19), ("key", 14), ("model", 16), ("request_id", 36))
 
@@ -64,6 +84,9 @@ def add(commands: Commands) -> None:
     audit.add_argument("--table", action="store_true", help="columns for people, not JSON lines")
     audit.add_argument(
         "--verify", action="store_true", help="check the chain of hashes; names the first line that is wrong"
+    )
+    audit.add_argument(
+        "--first", metavar="SEQ", type=int, default=1, help="with --verify: older lines than this are kept elsewhere"
     )
     audit.add_argument(
         "--secret-env", metavar="NAME", action="append", default=[], help="a variable with the chain's secret"
@@ -114,7 +137,7 @@ class _Choice(NamedTuple):
         return cls(patterns, _moment("--since", arguments.since), _moment("--until", arguments.until, end=True))
 
     def takes(self, record: Record) -> bool:
-        moment = str(record["time"]).rstrip("Z")
+        moment = _written(record["time"])
         return (
             (not self.since or moment >= self.since)
             and (not self.until or moment < self.until)
@@ -137,17 +160,20 @@ class _Reading:
         """Yield the records that are chosen, with their lines. Gaps are counted, other lines left out and counted."""
         import msgspec
 
-        decode = msgspec.json.Decoder(dict[str, Any]).decode
+        decode = msgspec.json.Decoder(Record).decode
         for line in self._lines:
             try:
                 record = decode(line.raw)
                 if "dropped" in record:
-                    self._dropped += int(record["dropped"])
-                elif record["request_id"] is not None and chosen.takes(record):
-                    yield line, record
-            except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+                    self._dropped += record["dropped"]
+                    continue
+                taken = bool(record["request_id"]) and chosen.takes(record)
+            except (msgspec.DecodeError, KeyError, OverflowError, RecursionError):
                 self._bad += 1
                 self._first_bad = self._first_bad or f"{line.file}:{line.number}"
+                continue
+            if taken:
+                yield line, record
 
     def told(self) -> int:
         """Say what was not right; return the exit code."""
@@ -162,14 +188,14 @@ class _Reading:
 def _verify(arguments: argparse.Namespace) -> int:
     from gateway.cli.audit_chain import Broken, KeyMissing, Verifier, heads
 
-    verifier = Verifier([_secret(name) for name in arguments.secret_env])
-    ends = list(heads(name for name in arguments.files if name != "-"))
+    secrets = [_secret(name) for name in arguments.secret_env]
+    verifier = Verifier(secrets, heads(name for name in arguments.files if name != "-"), first=arguments.first)
     counted: Counter[str] = Counter()
     try:
         for line in _files(arguments.files):
             verifier.take(line)
             counted[line.file] += 1
-        verifier.end(ends)
+        verifier.end()
     except Broken as broken:
         print(f"sluice audit: {broken}", file=sys.stderr)
         return DOUBTFUL
@@ -205,7 +231,7 @@ def _files(names: Sequence[str]) -> Iterator[Line]:
             with _opened(name) as file:
                 for number, raw in enumerate(file, 1):
                     yield Line(name, number, raw.rstrip(b"\r\n"))
-        except (OSError, EOFError) as error:
+        except _UNREADABLE as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise Stopped([f"sluice audit: {name}: cannot be read: {reason[:1].lower()}{reason[1:]}"]) from None
 
@@ -215,7 +241,7 @@ def _begun(name: str) -> tuple[int, str]:
     try:
         with _opened(name) if name != "-" else Path("/dev/null").open("rb") as file:
             first = file.readline(200)
-    except (OSError, EOFError):
+    except _UNREADABLE:
         first = b""
     head, _, rest = first.partition(b'"time":"')
     return (0, rest[:27].decode("ascii", "replace")) if head == b"{" else (1, "")
@@ -249,13 +275,17 @@ def _moment(option: str, given: str | None, *, end: bool = False) -> str:
         raise Stopped(
             [f"sluice audit: {option}: {given!r} is no time: write 2026-11-29, 2026-11-29T08:00 (UTC), 36h or 7d"]
         ) from None
-    return moment.isoformat().removesuffix("+00:00")
+    return _written(moment)
+
+
+def _written(moment: datetime) -> str:
+    """Write a moment as records do, but for the Z."""
+    return moment.astimezone(UTC).isoformat().removesuffix("+00:00")
 
 
 def _row(record: Record) -> str:
-    cells = [
-        _shown(str(record.get(name) if record.get(name) is not None else "-")).ljust(wide) for name, wide in _COLUMNS
-    ]
+    facts = {**record, "time": f"{_written(record['time'])}Z"}
+    cells = [_shown(str("-" if facts.get(name) is None else facts[name])).ljust(wide) for name, wide in _COLUMNS]
     return " ".join([*cells, _shown(",".join([*_rules(record), *(f"#{tag}" for tag in _tags(record))]))]).rstrip()
 
 

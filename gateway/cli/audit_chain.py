@@ -19,11 +19,12 @@ _links = re.compile(
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a chain has come to, as the file beside the log remembers it."""
+    """Where a chain has come to, as the file beside the log remembers it, and with which line what is kept begins."""
 
     chain: str
     seq: int
     hash: str
+    first: int = 1
 
 
 class Line(NamedTuple):
@@ -51,10 +52,17 @@ class Run(NamedTuple):
 
 
 class Verifier:
-    """Takes line after line of the logs, in order. ``secrets``: those with which the hashes may have been made."""
+    """Takes line after line of the logs, in order. ``secrets``: those with which the hashes may have been made.
 
-    def __init__(self, secrets: Sequence[bytes] = ()) -> None:
-        self._secrets = secrets
+    ``heads``: what is remembered for files, by their names; ``first``: the line with which any chain may begin.
+    """
+
+    def __init__(
+        self, secrets: Sequence[bytes] = (), heads: Iterable[tuple[str, Head]] = (), *, first: int = 1
+    ) -> None:
+        self._secrets, self._heads = secrets, list(heads)
+        self._first = {head.chain: max(first, head.first) for _, head in self._heads}
+        self._any_first = first
         self.runs: dict[str, Run] = {}
 
     def take(self, line: Line) -> None:
@@ -88,16 +96,19 @@ class Verifier:
         if not fits:
             raise Broken(_at(line, f"was changed{' or made with another secret' if self._secrets else ''}"))
 
-    @staticmethod
-    def _begins(line: Line, chain: str, number: int, prev: bytes) -> None:
+    def _begins(self, line: Line, chain: str, number: int, prev: bytes) -> None:
         if number == 1 and prev != NOTHING:
             raise Broken(_at(line, "is the first of its chain, and names one before it"))
+        first = self._first.get(chain, self._any_first)
         if number > 1 and line.number > 1:
-            raise Broken(_at(line, f"{_lines(1, number - 1)} of chain {chain} missing before it"))
+            raise Broken(_at(line, f"{_lines(1, number - 1)} missing before it, of chain {chain}"))
+        if number > first:
+            elsewhere = f"where they are kept elsewhere, say --first {number}"
+            raise Broken(_at(line, f"{_lines(first, number - 1)} missing before it, of chain {chain}; {elsewhere}"))
 
-    def end(self, heads: Iterable[tuple[str, Head]]) -> None:
-        """Compare where the chains have come to with what is remembered for files. Raises Broken."""
-        for file, head in heads:
+    def end(self) -> None:
+        """Compare where the chains have come to with what is remembered. Raises Broken."""
+        for file, head in self._heads:
             run = self.runs.get(head.chain)
             if run is not None and run.seq < head.seq:
                 raise Broken(f"{file}: {_lines(run.seq + 1, head.seq)} missing at its end")

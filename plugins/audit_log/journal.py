@@ -26,12 +26,13 @@ _STATE = 1024  # bytes, more than the state ever takes
 
 
 class _State(msgspec.Struct, frozen=True):
-    """What the lock's file holds: a head, and the file's size when it was so."""
+    """What the lock's file holds: a head, the file's size when it was so, and with which line what is kept begins."""
 
     chain: str
     seq: int
     hash: str
     size: int
+    first: int = 1
 
 
 class Journal:
@@ -73,11 +74,12 @@ class Journal:
                 lines = [gap(1), *lines] if torn else lines
             linked, head = self._seal.linked(lines, head)
             data = b"".join(linked)
+            first = state.first if state is not None and state.chain == head.chain else 1
             if size and size + len(data) > self.rotate_bytes:
-                self._rotate()
+                first = max(first, self._rotate(head.chain))
                 size = 0
             self._write(data, size)
-            self._remember(_State(*head, size=size + len(data)))
+            self._remember(_State(*head, size=size + len(data), first=first))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -155,14 +157,22 @@ class Journal:
         if there is None or (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
             self._replace_file()
 
-    def _rotate(self) -> None:
-        """Put the full file aside under the time of day, begin a new one, and remove what is not to be kept."""
+    def _rotate(self, chain: str) -> int:
+        """Put the full file aside under the time of day, begin a new one, and remove what is not to be kept.
+
+        Return the line with which the chain begins where something of it was removed now, else 1.
+        """
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
         self.path.rename(self.path.with_name(f"{self.path.name}.{stamp}"))
         self._replace_file()
-        if self._keep is not None:
-            for old in self._put_aside()[: -self._keep]:
-                old.unlink(missing_ok=True)
+        aside = self._put_aside()
+        if self._keep is None or len(aside) <= self._keep:
+            return 1
+        for old in aside[: -self._keep]:
+            old.unlink(missing_ok=True)
+        with aside[-self._keep].open("rb") as file:
+            begins = head_of(file.readline())
+        return begins.seq if begins is not None and begins.chain == chain else 1
 
     def _put_aside(self) -> list[Path]:
         return sorted(self.path.parent.glob(f"{self.path.name}.[0-9]*[0-9]"))

@@ -35,6 +35,9 @@ def test_without_configuration_it_is_generic_in_english_and_in_chinese_for_who_a
         ("de, *;q=0.5", "team-zh", None, "请求被内容过滤拦截"),
         ("en;q=0.2, fr;q=0.7", None, None, "Bloqué."),
         ("fr;q=0, en", None, None, "Blocked."),
+        ("en;q=0.2, fr;Q=0.7", None, None, "Bloqué."),
+        ("en;q=0.2, fr; Q=0.7", None, None, "Bloqué."),
+        ("de, fr;q=inf, en;q=0.1", None, None, "Blocked."),
         ("FR-ca", None, None, "Bloqué."),
     ],
 )

@@ -164,6 +164,31 @@ def test_what_is_no_record_is_left_out_and_named_once(log: Path, capsys: Capture
     assert told.err == f"sluice audit: {log}:1: is no record of an audit log, nor are 3 others; left out\n"
 
 
+@pytest.mark.parametrize("how", [[], ["--table"], ["--count-by", "rule"], ["--count-by", "tag"], ["--rule", "*"]])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        *({"hits": None}, {"hits": [5]}, {"hits": [{"rule": 1}]}, {"hits": [{"tag": "x"}]}, {"hits": "abc"}),
+        *({"tags": 5}, {"tags": [1]}, {"time": "x"}, {"time": None}, {"request_id": 5}, {"dropped": "many"}),
+        *({"time": "0001-01-01T00:00:00+08:00"}, {"key": [1]}, {"status": "fine"}, {"more": [[[]]]}),
+    ],
+)
+def test_a_line_of_another_form_is_left_out_whatever_is_asked(
+    log: Path, capsys: Capture, facts: dict[str, Any], how: list[str]
+) -> None:
+    fits = "more" in facts
+    log.write_text(json.dumps({"time": "2026-11-29T08:00:00Z", "request_id": "a", **facts}) + "\n", "utf-8")
+    assert main(["audit", str(log), *how]) == (0 if fits else 1)
+    told = capsys.readouterr()
+    assert told.err == ("" if fits else f"sluice audit: {log}:1: is no record of an audit log; left out\n")
+
+
+def test_a_line_nested_beyond_reason_is_left_out(log: Path, capsys: Capture) -> None:
+    log.write_text('{"more":' + "[" * 100_000 + "]" * 100_000 + "}\n", "utf-8")
+    assert main(["audit", str(log)]) == 1
+    assert capsys.readouterr().err.endswith("left out\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -193,6 +218,28 @@ def test_a_packed_file_cut_short_is_one_clear_line(tmp_path: Path, capsys: Captu
     (tmp_path / "a.gz").write_bytes(gzip.compress(line(Entry(DAY, record(0))) * 50)[:-12])
     assert main(["audit", str(tmp_path / "a.gz")]) == 2
     assert capsys.readouterr().err.startswith(f"sluice audit: {tmp_path / 'a.gz'}: cannot be read: ")
+
+
+@pytest.mark.parametrize("how", [[], ["--verify"]])
+def test_a_packed_file_that_was_damaged_is_one_clear_line(tmp_path: Path, capsys: Capture, how: list[str]) -> None:
+    packed = gzip.compress(line(Entry(DAY, record(0))) * 50)
+    for at in range(10, len(packed)):
+        (tmp_path / "a.gz").write_bytes(packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :])
+        assert main(["audit", str(tmp_path / "a.gz"), *how]) in {1, 2}
+        (told,) = capsys.readouterr().err.splitlines()
+        assert told.startswith(f"sluice audit: {tmp_path / 'a.gz'}:")
+
+
+def test_lines_that_keep_removed_are_not_missed_and_others_are(tmp_path: Path, capsys: Capture) -> None:
+    journal = Journal(tmp_path / "audit.jsonl", rotate_bytes=1, keep=1)
+    journal.open()
+    for ended, facts in RECORDS:
+        journal.append([line(Entry(ended, facts))])
+    journal.close()
+    aside, current = sorted(tmp_path.glob("audit.jsonl.2*")), tmp_path / "audit.jsonl"
+    assert "lines 3 to 4" in audit(capsys, "--verify", current, *aside)[-1]
+    audit(capsys, "--verify", current, code=1)
+    assert "lines 4 to 4" in audit(capsys, "--verify", current, "--first", 4)[-1]
 
 
 def test_a_log_is_verified(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
