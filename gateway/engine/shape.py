@@ -158,6 +158,8 @@ def shape(config: Mapping[str, Any], *, weights_dtype: str | None = None) -> Sha
     if dtype not in BYTES:
         raise CannotStart(f"config.json: torch_dtype {dtype!r:.40} is none of {', '.join(BYTES)}")
     _counted(config, text)
+    if not (head := _optional(text, "head_dim") or hidden // heads):
+        raise CannotStart(f"config.json: hidden_size {hidden} leaves nothing to each of {heads} heads")
     experts = _optional(text, "num_local_experts", "num_experts", "n_routed_experts")
     inner = _optional(text, "intermediate_size", "n_inner", "ffn_dim") or 4 * hidden
     expert = _optional(text, "moe_intermediate_size") or inner
@@ -169,7 +171,7 @@ def shape(config: Mapping[str, Any], *, weights_dtype: str | None = None) -> Sha
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
-        head=_optional(text, "head_dim") or hidden // heads,
+        head=head,
         intermediate=_optional(text, "intermediate_size_mlp") or inner,
         vocabulary=_number(text, "vocab_size"),
         context=_context(text, str(config.get("model_type"))),

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.engine.cards import named
+from gateway.engine.failure import CannotStart
 from gateway.engine.machine import GIB
 from gateway.engine.plan import Machine, Wanted, changes, flags, loaded, plan, splits, values
 from gateway.engine.quantised import Quantisation
@@ -130,6 +133,24 @@ def test_what_there_is_not_is_not_planned_with(wanted: Wanted, told: str) -> Non
 
 def test_a_cache_of_a_given_size_takes_the_fewest_cards_that_have_it_beside_the_weights() -> None:
     assert plan(LARGE, replace(H100, count=8), Wanted(kv_memory=20 * GIB, length=8192)).tensor_parallel == 4
+
+
+NUMBERS = [name for name, value in GPT_OSS.items() if isinstance(value, int)] + ["n_shared_experts", "kv_lora_rank"]
+
+
+@given(st.dictionaries(st.sampled_from(NUMBERS), st.integers(0, 2**31)), st.sampled_from([None, "T4", "H200"]))
+def test_whatever_the_numbers_a_plan_is_a_plan_or_one_line(said: dict[str, int], card: str | None) -> None:
+    machine = Machine(card=named(card), count=4) if card else Machine(card=None, memory=64 * GIB)
+    try:
+        its = shape(GPT_OSS | said)
+        found = plan(its, machine, Wanted())
+    except (CannotStart, ValueError) as fault:
+        told = str(fault)
+    else:
+        told = ""
+        assert found.fits == (found.at_once(its, found.length) > 0)
+        assert all(change.plan.fits for change in changes(its, machine, Wanted()))
+    assert "\n" not in told
 
 
 def test_every_change_is_one_that_can_be_done() -> None:
