@@ -89,7 +89,7 @@ def _as_written(form: Form, place: Place, folding: Folding) -> bool | None:
         return False
     if form.key.isdecimal() and is_power([one.raw for one, _ in pairs]):
         return False
-    foreign = [one for one, its in pairs if one.letter != its.letter]
+    foreign = [(one, its) for one, its in pairs if one.letter != its.letter]
     return _script_rule(place, [one for one, _ in pairs], foreign) if foreign and folding.confusables else not foreign
 
 
@@ -102,9 +102,15 @@ def _marks(letter: Letter) -> str:
     return letter.marks.replace("\u0307", "") if letter.letter in "ij" else letter.marks
 
 
+def _own_marks(its: Letter, one: Letter) -> str:
+    """Return the marks of an entry's letter; the accents of Greek are not written on capitals."""
+    bare = one.raw.isupper() and "\u0370" <= one.letter <= "\u03ff" and "\u0301" not in one.marks
+    return its.marks.replace("\u0301", "") if bare else _marks(its)
+
+
 def _marks_allow(pairs: Sequence[tuple[Letter, Letter]]) -> bool:
     """Are the marks the entry's, or decoration: strokes through letters, heaps of marks, a mark on every letter?"""
-    spaced = [(_marks(one), _marks(its)) for one, its in pairs if its.letter in WORD]
+    spaced = [(_marks(one), _own_marks(its, one)) for one, its in pairs if its.letter in WORD]
     if all(marks == own for marks, own in spaced):
         return True
     bare = [tuple("".join(mark for mark in marks if mark not in OVERLAYS) for marks in pair) for pair in spaced]
@@ -115,7 +121,7 @@ def _marks_allow(pairs: Sequence[tuple[Letter, Letter]]) -> bool:
     return len(spaced) >= 3 and all(marks for marks, _ in spaced)
 
 
-def _script_rule(place: Place, written: Sequence[Letter], foreign: Sequence[Letter]) -> bool | None:
+def _script_rule(place: Place, written: Sequence[Letter], foreign: Sequence[tuple[Letter, Letter]]) -> bool | None:
     """May look-alikes count: are scripts mixed, or is a whole word of another script made of nothing else?
 
     The latter not where the next letter before or behind it that tells of a script is one of that script's own: сор is
@@ -124,7 +130,9 @@ def _script_rule(place: Place, written: Sequence[Letter], foreign: Sequence[Lett
     scripts = {script(one.letter) for one in written if not one.letter.isdecimal()}
     if len(scripts) > 1:
         return True
-    if len(written) < 3 or "LATIN" in scripts or not all(one.raw in LOOKALIKES for one in foreign):
+    if len(written) < 3 or "LATIN" in scripts:
+        return False
+    if not all(one.raw in LOOKALIKES and its.letter.isascii() for one, its in foreign):
         return False
     copy, start, end, final, barriers = place
     said = copy.letters

@@ -187,6 +187,11 @@ def marks_hold(pairs: list[tuple[Unit, str]]) -> bool:
         (one.marks.replace("\u0307", ""), own.replace("\u0307", "")) if one.letter in "ij" else (one.marks, own)
         for one, own in pairs
     ]
+    greek = [re.fullmatch("[\u0370-\u03ff]", one.letter) and one.raw.isupper() for one, _ in pairs]
+    strict = [
+        (marks, own.replace("\u0301", "") if capital and "\u0301" not in marks else own)
+        for (marks, own), capital in zip(strict, greek, strict=True)
+    ]
     loose = [tuple("".join(mark for mark in marks if mark not in OVERLAYS) for marks in pair) for pair in strict]
     return (
         all(marks == own for marks, own in strict)
@@ -208,13 +213,17 @@ def nearest(characters: Iterable[str]) -> str:
 
 def scripts_hold(text: str, read: list[Unit], match: Match, letters: list[str]) -> bool:
     written = [read[at] for at in match.at]
-    foreign = [one for one, own in zip(written, letters, strict=True) if one.letter != own]
+    foreign = [(one, own) for one, own in zip(written, letters, strict=True) if one.letter != own]
     if not foreign:
         return True
     scripts = {script(one.letter) for one in written if not one.letter.isdecimal()}
     if len(scripts) > 1:
         return True
-    if len(written) < 3 or "LATIN" in scripts or any(one.raw not in LOOKALIKES for one in foreign):
+    if (
+        len(written) < 3
+        or "LATIN" in scripts
+        or any(one.raw not in LOOKALIKES or not own.isascii() for one, own in foreign)
+    ):
         return False
     first, last = match.at[0], match.at[-1]
     if (first and read[first - 1].in_word) or (last + 1 < len(read) and read[last + 1].in_word):

@@ -73,6 +73,17 @@ def test_an_entry_of_another_script_counts_when_latin_letters_are_mixed_in() -> 
     assert found("cyka", "сука") == []
 
 
+@pytest.mark.parametrize(("text", "word"), [("τορ", "τσρ"), ("οου", "σου"), ("оре", "өре")])
+def test_one_letter_of_a_script_is_no_look_alike_of_another_letter_of_it(text: str, word: str) -> None:
+    assert found(text, word) == []
+
+
+@pytest.mark.parametrize("text", ["ΝΑΡΚΩΤΙΚΑ", "ΝΑΡΚΩΤΙΚΆ", "Ναρκωτικά", "ναρκωτικά"])
+def test_greek_capitals_go_without_their_accents(text: str) -> None:
+    assert found(f"τα {text} ή", "ναρκωτικά") == [text]
+    assert found("ναρκωτικα", "ναρκωτικά") == [], "small letters do not"
+
+
 @pytest.mark.parametrize(
     ("text", "hit"),
     [
