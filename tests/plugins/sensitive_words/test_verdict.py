@@ -300,6 +300,9 @@ def test_an_evasion_counts_on_exactly_its_span(word: str) -> None:
             "69.5%",
             "x69",
             "69kg",
+            "69,000 or 69 000 or 69'000",
+            "1,069.5 and 4·69",
+            "6′9″, 6∶9, 6→9",
             "2069-01-01",
         ),
         # emoji and marks
@@ -327,6 +330,8 @@ def test_ordinary_text_is_clean(text: str) -> None:
         ("the-s-h-i-t", ["s-h-i-t"]),
         ("shit🇺🇸 🇺🇸ass", ["shit", "ass"]),
         ("69年, (69), 69.", ["69", "69", "69"]),
+        ("69, then 69 0000, 1-69 69 times", ["69", "69", "69", "69"]),
+        ("69，然后", ["69"]),
         ("İİİ shit ﬃ ẞ ＂ass＂", ["shit", "ass"]),
         ("赌博赌 博賭博", ["赌博", "赌 博", "賭博"]),
         ("赌赌 博博", ["赌 博"]),
