@@ -15,7 +15,7 @@ from gateway.pipeline import Link
 from gateway.sdk import Options, Plugin
 from gateway.settings import ANY_MODEL, ChainEntry, ConfigurationError, Model, Settings
 from gateway.settings.description import Option, options
-from gateway.settings.faults import Source, Where, did_you_mean, explain
+from gateway.settings.faults import Source, Where, did_you_mean, explain, truths
 
 if TYPE_CHECKING:  # 20 MB that a gateway without a tokenizer of its own has no use for
     from gateway.engine.tokenizer import Tokenizer
@@ -123,6 +123,7 @@ def build_chain(
         except ValidationError as error:
             faults += explain(error, plugin.Options, entry.options, (*at, "options"))
             continue
+        faults += truths(values, entry.options, (*at, "options"))
         files.update(_paths(values.model_dump()))
         try:
             made = _make(plugin, values)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from gateway.settings import checks
 from gateway.settings.document import Document
-from gateway.settings.faults import ConfigurationError, Source, Where, did_you_mean, explain
+from gateway.settings.faults import ConfigurationError, Source, Where, did_you_mean, explain, truths
 from gateway.settings.models import (
     ANY_MODEL,
     ChainEntry,
@@ -134,7 +134,7 @@ def _checked(data: dict[str, Any], file: Path | None, faults: list[tuple[Where, 
     settings = None
     try:
         settings = Settings.model_validate(data, context={"base": file.parent if file else Path()})
-        found = checks.faults(settings)
+        found = [*truths(settings, data), *checks.faults(settings)]
     except ValidationError as error:
         found = explain(error, Settings, data)
     faults += [fault for fault in found if fault[0] not in told]

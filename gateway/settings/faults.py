@@ -104,6 +104,25 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any, at: Where
     ]
 
 
+def truths(values: Any, data: Any, at: Where = ()) -> Iterator[tuple[Where, str]]:
+    """Yield the places of ``data`` where true or false became a number in ``values``: pydantic takes them for 1 and 0.
+
+    Text stays allowed: what comes from the environment is never anything else.
+    """
+    if isinstance(data, bool):
+        if isinstance(values, int | float) and not isinstance(values, bool):
+            yield at, "has to be a number"
+    elif isinstance(data, dict):
+        fields = type(values).model_fields if isinstance(values, BaseModel) else {}
+        inside = values if isinstance(values, Mapping) else {}
+        made = {**inside, **{each.alias or name: getattr(values, name) for name, each in fields.items()}}
+        for key, value in data.items():
+            yield from truths(made.get(key), value, (*at, key))
+    elif isinstance(data, list) and isinstance(values, list | tuple):
+        for index, (made, value) in enumerate(zip(values, data, strict=False)):
+            yield from truths(made, value, (*at, index))
+
+
 def _joined(messages: Sequence[str]) -> str:
     begin = "has to be "
     if all(message.startswith(begin) for message in messages):

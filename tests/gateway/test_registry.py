@@ -117,6 +117,14 @@ def test_every_option_at_fault_is_told_with_its_place(install: Install) -> None:
     )
 
 
+def test_an_option_that_is_a_number_takes_one_from_the_environment_and_no_truth(install: Install) -> None:
+    install("sl_loud", GOOD, loud="Loud")
+    assert build_chain(entries({"plugin": "loud", "options": {"times": "2"}}), Path())
+    assert faults({"plugin": "loud", "options": {"times": True}}) == (
+        "sluice.yaml: chain[0].options.times: has to be a number",
+    )
+
+
 def test_an_unknown_plugin_brings_the_nearest_and_what_is_installed(install: Install) -> None:
     install("sl_loud", GOOD, loud="Loud")
     near, far = faults({"plugin": "lond"}, {"plugin": "zzz"})

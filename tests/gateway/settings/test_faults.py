@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gateway.settings.faults import Source, Where, did_you_mean, explain, known_at
+from gateway.settings.faults import Source, Where, did_you_mean, explain, known_at, truths
 
 
 class Listed(BaseModel):
@@ -20,6 +20,14 @@ class Options(BaseModel):
     lists: list[str | Listed] = []
     max_skip: int = 3
     threshold: float | None = None
+
+
+class Nested(BaseModel):
+    more: Options = Options()
+    many: tuple[Options, ...] = ()
+    by_name: dict[str, int | float] = {}
+    either: bool | int = 0
+    text: dict[str, bool] = {}
 
 
 def told(data: object) -> list[tuple[Where, str]]:
@@ -71,3 +79,18 @@ def test_the_nearest_known_word_is_offered_or_all_of_them() -> None:
     assert did_you_mean("prot", ["port", "host"]) == "did you mean 'port'?"
     assert did_you_mean("xyz", ["port", "host"]) == "known here: host, port"
     assert known_at(Options, ("lists", 0)) == {"path", "action"}
+
+
+def test_true_and_false_are_no_numbers_wherever_they_stand() -> None:
+    data = {
+        "more": {"max_skip": True},
+        "many": [{}, {"threshold": False, "max_skip": "4"}],
+        "by_name": {"a": 1, "b": True},
+        "either": True,
+        "text": {"a": True},
+    }
+    assert list(truths(Nested.model_validate(data), data, ("chain", 0))) == [
+        (("chain", 0, "more", "max_skip"), "has to be a number"),
+        (("chain", 0, "many", 1, "threshold"), "has to be a number"),
+        (("chain", 0, "by_name", "b"), "has to be a number"),
+    ]
