@@ -139,11 +139,12 @@ class Json:
     ``names`` are the ordinals of those that are members' names.
     """
 
-    __slots__ = ("_at", "_container", "_pieces", "names")
+    __slots__ = ("_at", "_container", "_pieces", "edited", "names")
 
     def __init__(self, container: Any, at: str | int) -> None:
         self._container, self._at = container, at
         self._pieces, self.names = jsontext.pieces(container[at])
+        self.edited: set[str] = set()  # names, as they are now
 
     def __len__(self) -> int:
         return len(self._pieces) // 2
@@ -178,6 +179,15 @@ class Value(Text):
 
 
 class Name(Value):
-    """A member's name inside JSON text."""
+    """A member's name inside JSON text. Two that edits made alike get a number: no value is lost."""
 
     __slots__ = ()
+
+    def edit(self, edits: Edits) -> None:
+        """Replace spans of the decoded name."""
+        super().edit(edits)
+        if not edits:
+            return
+        if self.text in self._json.edited:
+            super().edit([(len(self.text), len(self.text), f"_{self._index}")])
+        self._json.edited.add(self.text)

@@ -101,26 +101,6 @@ def reason(out: bytes) -> str:
     return str(told[-2]["delta"]["stop_reason"])
 
 
-def test_what_nobody_reads_of_events_that_are_known_is_not_shown() -> None:
-    begun = start().replace(b'"id":', b'"foo": "a papaya", "id":', 1)
-    said = (
-        block(0, "hi")
-        .replace(b'"text": "hi"', b'"text": "hi", "more": "zebra"')
-        .replace(b'"text":"hi"', b'"text":"hi","more":"zebra"')
-    )
-    out = play(editor(), begun + said + stop().replace(b'"usage"', b'"foo":"zebra","n":3,"usage"', 1))
-    assert (texts(out), reason(out)) == (["hi"], "end_turn")
-    assert (events(out)[0]["message"]["foo"], events(out)[-2]["n"]) == ("a ******", 3)
-    assert b"zebra" not in out
-    assert play(editor(watch=False, merge=False), begun + said + stop()) == begun + said + stop()
-
-
-def test_a_text_beside_the_blocks_may_end_the_answer() -> None:
-    out = play(editor(), start().replace(b'"id":', b'"foo": {"x": "a zebra"}, "id":', 1) + block(0, "hi") + stop())
-    assert b"zebra" not in out
-    assert reason(out) == "refusal"
-
-
 def test_a_clean_stream_leaves_byte_for_byte_as_it_came() -> None:
     data = start() + block(0, "我", "想", kind="thinking") + block(1, "The", " capital\u2028") + frame({"type": "ping"})
     data += block(2, '{"to": ', '"li"}', kind="tool_use") + stop("tool_use")

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.text import Joined, Json, Key, Number, Text, Value
+from gateway.protocol.text import Joined, Json, Key, Name, Number, Text, Value
 
 
 def edits_of(text: str, data: st.DataObject) -> list[tuple[int, int, str]]:
@@ -95,3 +95,12 @@ def test_an_edited_number_becomes_a_string_unless_it_has_to_be_one() -> None:
     fixed.replace("x")
     assert body == {"a": "**80591620717411303424", "b": 0.5}
     assert fixed.text == "0.5"
+
+
+def test_two_names_that_a_mask_makes_alike_lose_no_value() -> None:
+    body = {"a": '{"li@a.b": 1, "lo@a.b": 2, "x": 3}'}
+    whole = Json(body, "a")
+    for index in (0, 2):
+        Name(whole, index, "a").edit([(1, 2, "*")])
+    Name(whole, 4, "a").edit([])
+    assert body["a"] == '{"l*@a.b": 1, "l*@a.b_2": 2, "x": 3}'
