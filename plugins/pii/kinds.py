@@ -211,7 +211,7 @@ _ends_dump = re.compile(f"[0-9][A-Fa-f]{{0,3}}{_SEP}?[A-Fa-f]{{1,3}}\\Z").search
 _ends_point = re.compile(r"[0-9]\.\Z").search
 _ends_zero = re.compile(r"(?<![0-9])0\.\Z").search
 _is_beside = re.compile(f"[0-9]{{3,6}}|[{_HEX}]{{4}}").fullmatch
-_is_four = re.compile(f"[{_HEX}]{{4}}").fullmatch
+_next_four = re.compile(f"({_SEP}{{1,3}})([{_HEX}]{{4}})(?![0-9A-Za-z])").match
 _is_mobile = re.compile("1[3-9][0-9]{9}").fullmatch
 
 
@@ -245,9 +245,12 @@ def _is_of_a_table(before: str, value: str, after: str, is_one: Callable[[str], 
     if len(set(gaps)) != 1:
         return False
     left = before.split(gaps[0])[-2::-1] if before.endswith(gaps[0]) else []
-    right = after.split(gaps[0])[1:] if after.startswith(gaps[0]) and len(last) == 4 else []
-    beside = len([*takewhile(_is_beside, left[:3]), *takewhile(_is_four, right[:3])])
-    others = ["".join(right[:4]), *("".join(reversed(left[:count])) for count in (3, 4, 5))]
+    right: list[str] = []
+    while len(last) == 4 and (found := _next_four(after)) is not None and found[1] == gaps[0]:
+        right.append(found[2])
+        after = after[found.end() :]
+    beside = len([*takewhile(_is_beside, left[:3]), *right[:3]])
+    others = ["".join(right), *("".join(reversed(left[:count])) for count in (3, 4, 5))]
     return beside > 2 and not any(map(is_one, others))
 
 
@@ -316,8 +319,7 @@ def passes_luhn(number: str) -> bool:
 
 
 _is_version = re.compile(r"v?[0-9]+\.[0-9]").match
-_letters = re.compile("[A-Za-z]{2,24}(?![A-Za-z])").match
-_is_foreign = re.compile(r"[^\x00-\x7f]{2,}").fullmatch
+_letters = re.compile(r"[A-Za-z]{2,24}(?![A-Za-z])|[^\x00-\x7f]{2,24}").match
 _is_common = re.compile("(?:com|cn|net|org)(?![a-z])").match  # li@example.comTel: what was a line of its own
 _is_short = re.compile("[A-Za-z_][A-Za-z0-9_]?").fullmatch
 
@@ -338,10 +340,7 @@ def _email(found: re.Match[str]) -> int:
         last = labels.pop()
         end -= len(last)
         letters = _letters(last)
-        if letters is None:
-            if _is_foreign(last):
-                return end + len(last)
-        elif letters[0].lower() in TOP_LEVEL or _is_common(letters[0]):
+        if letters and (letters[0].lower() in TOP_LEVEL or _is_common(letters[0]) or not letters[0].isascii()):
             return end + letters.end()
         end -= 1
     return 0

@@ -157,6 +157,14 @@ def _card(allowed: Callable[[list[str]], bool], firsts: str) -> Callable[[str, s
     return is_one
 
 
+def _is_top_level(label: str, right: str) -> bool:
+    if re.fullmatch(r"[^\W\x00-\x7f]{2,24}", label):
+        return not re.match(r"[^\W\x00-\x7f]", right) or len(label) == 24
+    if not re.fullmatch("[A-Za-z]{2,24}", label) or re.match("[A-Za-z]", right):
+        return False
+    return label.lower() in TOP_LEVEL or re.match("(com|cn|net|org)(?![a-z])", label) is not None
+
+
 def email(left: str, value: str, right: str) -> bool:
     local, at, domain = value.partition("@")
     labels = domain.split(".")
@@ -166,9 +174,7 @@ def email(left: str, value: str, right: str) -> bool:
         and not re.search(r"\w\Z", left, re.ASCII)
         and 2 <= len(labels) <= 6
         and all(re.fullmatch("[\\w-]{1,63}", label) for label in labels[:-1])
-        and re.fullmatch("[A-Za-z]{2,24}", labels[-1]) is not None
-        and not re.match("[A-Za-z]", right)
-        and (labels[-1].lower() in TOP_LEVEL or re.match("(com|cn|net|org)(?![a-z])", labels[-1]) is not None)
+        and _is_top_level(labels[-1], right)
         and re.match(r"v?\d+\.\d", domain) is None
         and not (
             re.fullmatch("[A-Za-z_][A-Za-z0-9_]?[.](?!(com|cn|net|org)(?![a-z]))[A-Za-z]+", domain)
@@ -210,7 +216,7 @@ def judge(text: str) -> Verdict:
             at = characters.index("@", start)
             covered = list(range(start + 1 if at > start + 1 else start, at))
         else:
-            covered = [place for place in range(start, end) if characters[place] not in SEPARATORS][3:-4]
+            covered = [place for place in range(start, end) if characters[place] not in SEPARATORS + "()（）"][3:-4]
         for place in covered:
             masked.add(places[place])
             if place + 1 in covered:
