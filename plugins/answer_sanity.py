@@ -10,7 +10,8 @@ from pydantic import Field
 
 from gateway.sdk import Answer, Blocked, Channel, Edit, Exchange, Hit, Options, Plugin, Reading, TextFilter
 
-_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
+_COMPLETIONS = "/v1/completions"
+_ROUTES = frozenset({"/v1/chat/completions", _COMPLETIONS, "/v1/messages", "/v1/responses"})
 _STEP = 128  # code points between two looks: at the same places however the text is cut
 _MEMORY = 4096  # code points of the text's end that are kept
 _PROBE = 32  # code points by which a repetition is found
@@ -56,7 +57,8 @@ class AnswerSanity(Plugin):
         if exchange.route not in _ROUTES:
             return
         stopped = any(hit.plugin == self.name and hit.action == "stop" for hit in exchange.record.hits)
-        no_end = bool(exchange.filled) and not stopped  # the ceiling is the model's, not the caller's
+        # The ceiling is the model's, not the caller's; nor a completion's own, which is 16 tokens.
+        no_end = bool(exchange.filled) and exchange.route != _COMPLETIONS and not stopped
         for choice in answer.choices():
             reason = choice.get("finish_reason")
             if reason == "repetition":  # vLLM's own repetition_detection

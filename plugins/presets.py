@@ -141,7 +141,7 @@ class Presets(Plugin):
         for field, value in preset.items():
             if field in own:
                 continue
-            if field in exchange.filled:  # the model's ceiling, for want of a wish
+            if field in exchange.filled and exchange.route != _COMPLETIONS:  # the model's ceiling, for want of a wish
                 value = min(value, request[field])  # noqa: PLW2901 - the preset's, as far as it may be had
             request[field] = list(value) if isinstance(value, tuple) else value
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.sdk import Blocked
-from gateway.testing import MESSAGES, RESPONSES, Played, play
+from gateway.testing import COMPLETIONS, MESSAGES, RESPONSES, Played, play
 from plugins.answer_sanity import AnswerSanity, SanityFilter
 from tests.plugins.exchanges import chat
 from tests.plugins.pages import example
@@ -113,6 +113,13 @@ async def test_what_only_the_whole_shows_is_tagged(body: dict[str, Any], tags: l
 async def test_an_answer_that_only_the_ceiling_ended_has_no_end() -> None:
     plugin = AnswerSanity(AnswerSanity.Options())
     assert (await play(plugin, "q", ended("length", "a"), filled=("max_tokens",))).tags == ["endless"]
+
+
+async def test_a_completion_that_ends_at_its_usual_16_tokens_is_not_without_end() -> None:
+    body = {"object": "text_completion", "choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}
+    plugin = AnswerSanity(AnswerSanity.Options())
+    asked = {"model": "m", "prompt": "q", "max_tokens": 16}
+    assert (await play(plugin, asked, body, route=COMPLETIONS, filled=("max_tokens",))).tags == []
 
 
 async def test_thoughts_are_watched_too() -> None:

@@ -80,6 +80,12 @@ async def test_what_the_gateway_filled_in_is_no_wish_of_the_caller_but_still_a_c
     assert not played.tags
 
 
+async def test_the_16_tokens_of_a_completion_are_no_ceiling() -> None:
+    asked = {"model": "m", "prompt": "q", "sluice": {"preset": "chat"}, "max_tokens": 16}
+    played = await play(presets(), asked, route=COMPLETIONS, filled=["max_tokens"])
+    assert sent(played)["max_tokens"] == 512
+
+
 async def test_the_caller_chooses_before_the_key_the_key_before_the_model_the_model_before_the_default() -> None:
     plugin = presets(default="factual", models={"m": "code"}, keys={"team": "creative"})
     other = {**request(), "model": "other"}
