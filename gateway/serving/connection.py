@@ -78,7 +78,7 @@ class Connection(HttpToolsProtocol):
         super()._unset_keepalive_if_required()
         while self._behind:
             self._behind.pop().forget()
-        self.cycle = self._reading = None
+        self.cycle = self._reading = self.refusal = None
 
     def data_received(self, data: bytes) -> None:
         """Parse, then see whether a head or a body is still not whole."""
