@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.sdk import Listing
+from plugins.sensitive_words.alone import readings
 from plugins.sensitive_words.fold import fold_character
 from plugins.sensitive_words.matcher import Found, Matcher
-from plugins.sensitive_words.skeleton import is_mark, spelling
+from plugins.sensitive_words.skeleton import Letter, spelling
 from plugins.sensitive_words.wordlist import Asker, Scope
 
 _PARTS = (" ", "-")  # what separators are read as
@@ -109,11 +111,11 @@ def read(piece: str, word: str, start: int = 0) -> Iterator[Read]:
         yield Read(start, piece, word, "pinyin")
         return
     at = 0
-    for index, character in enumerate(piece, start):
-        letters = spelling(character)
+    for index, (character, seen) in enumerate(zip(piece, _as_read(piece, own), strict=True), start):
+        letters = spelling(seen)
         wanted = own[at : at + len(letters)]
         if not letters:
-            yield Read(index, character, "", "mark" if is_mark(character) else "invisible")
+            yield Read(index, character, "", "mark" if unicodedata.category(character)[0] == "M" else "invisible")
         elif all(letter.read_as in _PARTS for letter in letters):
             if character not in word:
                 yield Read(index, character, "", "separator")
@@ -126,6 +128,15 @@ def read(piece: str, word: str, start: int = 0) -> Iterator[Read]:
                 )
         else:
             yield Read(index, character, "", "repeated")
+
+
+def _as_read(piece: str, own: Sequence[Letter]) -> str:
+    """Return a span in that of its readings in which it is the entry."""
+    wanted = [letter.read_as for letter in own]
+    for reading in readings(piece):
+        if [letter.read_as for letter in spelling(reading) if letter.read_as not in _PARTS] == wanted:
+            return reading
+    return piece
 
 
 def _why(character: str, letters: str, read_as: str) -> str:

@@ -94,6 +94,9 @@ def test_it_tells_for_whom_and_can_be_asked_for_one(tmp_path: Path) -> None:
         ("赌、。博", "赌博", [(1, "、", "", "separator"), (2, "。", "", "separator")]),
         ("賭博", "赌博", [(0, "賭", "赌", "variant")]),
         ("shiit", "shit", [(3, "i", "", "repeated")]),
+        ("s™H①it", "shit", [(1, "™", "", "separator"), (2, "H", "h", "case"), (3, "①", "", "separator")]),
+        ("赌\u0e49博", "赌博", [(1, "\u0e49", "", "mark")]),
+        ("Νazi", "nazi", [(0, "Ν", "n", "look-alike")]),
         ("du bo", "赌博", [(0, "du bo", "赌博", "pinyin")]),
     ],
 )
