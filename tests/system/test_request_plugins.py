@@ -113,12 +113,12 @@ def test_a_real_engine_takes_what_the_plugin_made_of_a_prompt(
         assert answer.headers["x-sluice-tags"] == "prompt_cut"
 
 
-@pytest.mark.parametrize(("embedder", "asked"), [("e5", 1), ("none", 0)])
+@pytest.mark.parametrize(("embedder", "asked"), [("e5", 1), ("away", 0)])
 def test_another_model_tells_which_sentences_are_alike(
     fake: FakeVLLM, start_gateway: StartGateway, embedder: str, asked: int
 ) -> None:
     cut = {"strategy": "semantic", "max_characters": 60, "embeddings": embedder}
-    models = [model("smollm2", fake.url), model("e5", fake.url)]
+    models = [model("smollm2", fake.url), model("e5", fake.url), model("away", "http://127.0.0.1:1")]
     gateway = start_gateway(configuration(models, chain=[{"plugin": "length", "options": cut}]))
     text = "It rained on Monday. It rained on Tuesday. The key is under the mat. It rained on Friday. It stopped."
     answer = post(gateway, messages=[{"role": "user", "content": text}])
@@ -129,4 +129,4 @@ def test_another_model_tells_which_sentences_are_alike(
     assert all(request.body["model"] == "e5" and len(request.body["input"]) == 5 for request in requests)
     if not asked:
         told = gateway.wait_log(lambda line: line.get("event") == "length")
-        assert told["said"].startswith("no embeddings of none: There is no model 'none'")
+        assert told["said"].startswith("no embeddings of away: ")
