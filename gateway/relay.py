@@ -316,8 +316,8 @@ class Relay:
         self._caller.drop()
         if self._entry is not None:
             self._entry.end(self._loop.time())
-        if self._exchange is None:
-            return None
+        if self._exchange is None:  # refused as it was read: plugins are told of a request that says nothing
+            self._exchange = Exchange(self._record, {}, CallerHeaders(self._headers), GONE)
         waiting = self._chain.on_complete(self._exchange)
         self._exchange.host = GONE
         return None if waiting is None else _waited(waiting)

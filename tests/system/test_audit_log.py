@@ -120,6 +120,22 @@ def test_blocks_both_ways_name_rule_place_and_span(gateway_and_log: tuple[Gatewa
     assert told["hits"][0]["direction"] == "answer"
 
 
+@pytest.mark.parametrize("text", ["none", "full"])
+def test_what_a_caller_is_refused_as_it_is_read_is_told(start_gateway: StartGateway, fake: FakeVLLM, text: str) -> None:
+    gateway = start_gateway(audited(fake.url, text=text))
+    log = Log(gateway)
+    for body, status, code in [
+        (b"{", 400, "invalid_request"),
+        (b'{"model": "none", "messages": []}', 404, "model_not_found"),
+        (b'{"model": "smollm2", "messages": [{"role": "user", "content": "hi"}], "n": 999}', 400, "invalid_request"),
+    ]:
+        answer = gateway.post(CHAT, content=body)
+        told = log.wait(answer.headers["x-request-id"])
+        assert (answer.status_code, told["status"], told["outcome"], told["key"]) == (status, status, code, "team")
+        assert (told["route"], told["prompt_chars"], told["engine"], told["tries"]) == (CHAT, 0, None, 0)
+    assert not fake.requests(CHAT)
+
+
 def test_who_leaves_is_told(gateway_and_log: tuple[Gateway, Log], fake: FakeVLLM) -> None:
     gateway, log = gateway_and_log
     gate = fake.gate()
