@@ -188,6 +188,8 @@ def block_places(block: dict[str, Any], number: int = 0) -> Iterator[Place]:
             yield Place("reasoning", "thinking", number, block, field)
         elif field == "input" and kind == "tool_use" and isinstance(value, str):
             yield Place("arguments", "input", number, block, field)
+        elif field == "name" and kind == "tool_use" and isinstance(value, str):
+            yield Place("name", "name", number, block, field)
         elif field not in _OPAQUE and isinstance(value, str | dict | list):
             texts: list[Text] = []
             _anything(texts, block, field, field, None)
@@ -200,7 +202,11 @@ def _answer(found: list[Text], container: Any, at: Any, path: str, role: str | N
     blocks = container[at]
     for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
         places = block_places(block, index) if isinstance(block, dict) else ()
-        found += [Text(place.holder, place.field, f"{path}[{index}].{place.group}", role) for place in places]
+        found += [
+            Text(place.holder, place.field, f"{path}[{index}].{place.group}", role)
+            for place in places
+            if place.kind != "name"
+        ]
 
 
 ANSWER: Table = {"content": _answer}

@@ -235,12 +235,21 @@ class MessagesEditor(NamedEditor):
         before = self._settle(kind)
         if self.abort:
             return before
+        if kind == "tool_use" and (why := self._judged(block)):
+            self._blocked(why)  # a call by that name is not told at all
+            return before
         cut = self._begin(kind, event.index, block)
         if self._blocks is not None:
             self._blocks[event.index] = {**block}
         if block != told:
             frame = written({**msgspec.json.decode(payload), "content_block": block})
         return before + frame + (self._block(event.index, cut) if cut else b"")
+
+    def _judged(self, block: dict[str, Any]) -> str:
+        """Return why a call's name ends the answer; "" where it does not."""
+        channel = channel_for("name", self._make_filter, self._tools)
+        channel.whole(str(block.get("name") or ""))
+        return channel.reason if channel.blocked else ""
 
     def _begin(self, kind: str, index: int, block: dict[str, Any]) -> str:
         """Open the block's channel and feed what the block holds already; returns why a filter ended the answer."""
@@ -260,7 +269,7 @@ class MessagesEditor(NamedEditor):
                 return self._whole_input(block)
             return ""
         for place in block_places(block):
-            if not place.text:
+            if not place.text or place.kind == "name":
                 continue
             self.chars += len(place.text)
             if self._open is None or place.kind not in {"content", "reasoning"}:

@@ -14,7 +14,7 @@ from gateway.protocol.editing import BROKE_OFF, NONSENSE
 from gateway.protocol.filtering import MakeFilter, reason_of
 from gateway.protocol.messages_places import block_places
 from gateway.protocol.named import event
-from gateway.protocol.parts import fed, write
+from gateway.protocol.parts import chars_of, fed, write
 
 #: What the record calls the end of an answer.
 REASONS = {
@@ -113,7 +113,7 @@ class WholeMessage(Whole):
             for place in block_places(block)
         ]
         parts = fed(found, make_filter)
-        self.chars += sum(len(part.said) for part in parts)
+        self.chars += chars_of(found, parts)
         blocked = bool(parts) and parts[-1].channel.blocked
         if not blocked and not any(part.changed for part in parts):
             return
@@ -121,7 +121,7 @@ class WholeMessage(Whole):
             write(place, part)
         if blocked:
             index, place, _ = found[len(parts) - 1]
-            del content[index + (place.kind != "arguments") :]
+            del content[index + (place.kind not in {"arguments", "name"}) :]
             self.finish_reasons = [parts[-1].channel.reason]
             self.body.update(ended_by(self.finish_reasons[0]))
         for block in calls:

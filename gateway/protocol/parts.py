@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.protocol.arguments import ArgumentsFilter
-from gateway.protocol.filtering import Filter, MakeFilter, reason_of
+from gateway.protocol.filtering import Filter, MakeFilter, judged, reason_of
 from gateway.protocol.logprobs import LogprobQueue, in_step, masked
 
 NO_LOGPROBS = (b"null", b"[]")
@@ -91,6 +91,27 @@ class TextChannel:
         if queue is None:
             return shown, []
         return shown, _entries(queue.finish(self.fed, self.told, edits, None, hidden=bool(self.edits)))
+
+
+class NameChannel(TextChannel):
+    """The name of one call, which comes whole. A caller's program goes by it: it is judged, and never masked."""
+
+    __slots__ = ()
+
+    @property
+    def told(self) -> int:
+        """All of it, or nothing."""
+        return 0 if self.blocked else self.fed
+
+    def feed(self, text: str, logprobs: bytes | msgspec.Raw = b"null") -> tuple[str, list[Any] | None]:
+        """Take the name; return it if it may be shown."""
+        del logprobs
+        return self.whole(text), None
+
+    def whole(self, text: str) -> str:
+        """Take the name; return it if it may be shown."""
+        self.fed, self._ended = len(text), True
+        return text if judged(text, self._filter) is None else ""
 
 
 def _wrapped(logprobs: bytes | msgspec.Raw) -> bytes:
@@ -226,7 +247,8 @@ class Part:
 class Place(NamedTuple):
     """One text of an item of an answer. Adjacent places of one ``kind`` and ``group`` are read as one text.
 
-    ``kind`` is that of the channel (content, reasoning, refusal, arguments; code: arguments that are not JSON);
+    ``kind`` is that of the channel (content, reasoning, refusal, arguments; code: arguments that are not JSON; name: of
+    a call, which is no text but judged like one);
     ``group`` and ``number`` say which part of the item it is; ``holder[field]`` is the text.
     """
 
@@ -246,9 +268,10 @@ def channel_for(kind: str, make_filter: MakeFilter, tool: int) -> TextChannel | 
     """Return a fresh channel for a place of an answer, by the kind of place."""
     if kind == "arguments":
         return ArgumentsChannel(make_filter, tool)
-    kind = {"code": "arguments", "rest": "content"}.get(kind, kind)
+    named = kind == "name"
+    kind = {"code": "arguments", "rest": "content", "name": "arguments"}.get(kind, kind)
     made: Filter | None = make_filter(0, kind, tool if kind == "arguments" else 0)
-    return TextChannel(made)
+    return NameChannel(made) if named else TextChannel(made)
 
 
 def fed(found: Sequence[tuple[int, Place, int]], make_filter: MakeFilter) -> list[Part]:
@@ -271,6 +294,11 @@ def fed(found: Sequence[tuple[int, Place, int]], make_filter: MakeFilter) -> lis
         if part.channel.blocked:
             break
     return parts
+
+
+def chars_of(found: Sequence[tuple[int, Place, int]], parts: Sequence[Part]) -> int:
+    """Return how many characters of text were fed; a name is none."""
+    return sum(len(part.said) for (_, place, _), part in zip(found, parts, strict=False) if place.kind != "name")
 
 
 def write(place: Place, part: Part) -> None:

@@ -104,6 +104,8 @@ _WHOLE = {"arguments": "arguments", "input": "code", "code": "code"}
 def item_places(item: dict[str, Any]) -> Iterator[Place]:
     """Yield every text of an item of ``output``; what no table names is text too, in a group of its own."""
     for field, value in item.items():
+        if field == "name" and isinstance(value, str):
+            yield Place("name", "name", 0, item, field)
         if field in _NO_TEXT or value is None:
             continue
         if field in {"content", "summary"} and isinstance(value, list):
@@ -144,6 +146,8 @@ def _output(found: list[Text], container: Any, at: Any, path: str, role: str | N
             where = f"{path}[{index}].{place.field if place.group == 'call' else place.group}"
             if place.group in {"content", "summary"}:
                 where += f"[{place.number}].{place.field}" if isinstance(place.field, str) else f"[{place.number}]"
+            if place.kind == "name":
+                continue
             if place.kind == "arguments":
                 _json(found, place.holder, place.field, where, role)
             else:

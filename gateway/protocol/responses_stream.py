@@ -280,7 +280,7 @@ class ResponsesEditor(NamedEditor):
                 tool = self._tool(index, place.kind)
                 part = self._parts[key] = Part(channel_for(place.kind, self._make_filter, tool))
                 part.feed(said)
-                self.chars += len(said)
+                self.chars += len(said) if place.kind != "name" else 0
             elif part.said != said:
                 part.changed = True
             if ended and not part.ended and (self._text is None or self._text.part.channel is not part.channel):

