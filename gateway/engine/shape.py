@@ -280,6 +280,8 @@ def _optional(text: Mapping[str, Any], *names: str) -> int:
     if name is None:
         return 0
     value = text[name]
+    if isinstance(value, list):  # vLLM has models whose layers differ
+        raise Uncounted(f"config.json: {name} differs by layer: that is not counted here; vLLM tells it")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST or value % 1:
         raise CannotStart(f"config.json: {name} {value!r:.40} is no number of a model")
     return int(value)

@@ -238,6 +238,7 @@ def test_a_field_that_is_missing_is_named(name: str) -> None:
         {"index_topk": 2048},
         {"num_kv_shared_layers": 15},
         {"is_encoder_decoder": True},
+        {"num_key_value_heads": [4, 8, 8]},
     ],
 )
 def test_a_cache_of_another_kind_is_said_and_not_counted(more: dict[str, Any]) -> None:
