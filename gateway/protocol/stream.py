@@ -295,8 +295,7 @@ class StreamEditor(Editor):
     ) -> Patch | None:
         for position, call in enumerate(calls):
             raw, name = (call.function.arguments, call.function.name) if call.function is not None else (None, None)
-            make = partial(self._make_filter, state.index, "arguments", call.index)
-            if name and (blocked := state.names.judged(call.index, name, make)) is not None:
+            if name and (blocked := self._judged(state, call.index, name)) is not None:
                 patch = patch or Patch()
                 patch.cut, patch.finish_reason, state.repeats.hidden = position, reason_of(blocked), True
                 patch.hide(choice.logprobs)
@@ -318,6 +317,9 @@ class StreamEditor(Editor):
                 if channel.blocked is not None:
                     patch.finish_reason = reason_of(channel.blocked)
         return patch
+
+    def _judged(self, state: _ChoiceState, tool: int, name: str) -> Any:
+        return state.names.judged(tool, name, partial(self._make_filter, state.index, "arguments", tool))
 
     def _arguments_filter(self, choice: int, tool: int) -> ArgumentsFilter | None:
         if self._make_filter(choice, "arguments", tool) is None:
