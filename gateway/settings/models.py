@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
-from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -22,14 +20,13 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.settings.addresses import a_redis, an_engine
 from gateway.settings.faults import Source
 
 #: The name of a model that stands for whatever its engine serves: the caller's name is passed on.
 ANY_MODEL = "*"
 
-_HOST = re.compile(r"([0-9a-z_:%-]{1,63}(\.|$))+")
 _OF_REDIS = re.compile(r"db=\d+|ssl_(ca_certs|certfile|keyfile)=.+|ssl_cert_reqs=(required|none)")
-_VISIBLE = re.compile(r"[!-~]+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -56,34 +53,6 @@ def _a_name(text: str) -> str:
     return text
 
 
-def _an_engine(url: str) -> str:
-    """Check what upstream's Origin.parse takes, so that a fault is told with its place, and drop a final /v1."""
-    if url.startswith("unix:"):
-        socket = "/" + url.removeprefix("unix:").lstrip("/")
-        if not url.startswith("unix:/") or socket == "/":
-            raise ValueError("has to name the socket's file by its absolute path: unix:/run/vllm.sock")
-        return f"unix:{socket}"
-    try:
-        parts = urlsplit(url)
-        impossible = parts.port == 0
-    except ValueError:
-        impossible = True
-    if impossible:
-        raise ValueError("has a host or a port that cannot be: write http://host:8000")
-    if (
-        parts.scheme not in {"http", "https"}
-        or not _HOST.fullmatch(parts.hostname or "")
-        or not _VISIBLE.fullmatch(url)
-    ):
-        raise ValueError("has to be http://host:port, https://host:port or unix:/path")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or a password: put the engine's key into api_key")
-    if "?" in url or "#" in url:
-        raise ValueError("must not hold a query or a fragment: end it after the port or the path")
-    prefix = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
-    return f"{parts.scheme}://{parts.netloc}{prefix}"
-
-
 def _a_sha256(text: str) -> str:
     digest = text.lower()
     if len(digest) != 64 or digest.strip("0123456789abcdef"):
@@ -95,22 +64,6 @@ def _a_sha256(text: str) -> str:
 
 def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
     return Path((info.context or {}).get("base", ".")) / path
-
-
-def _a_redis(url: SecretStr | None) -> SecretStr | None:
-    text = "redis:///" if url is None else url.get_secret_value()
-    fine = text.startswith("unix://")
-    if text.startswith(("redis://", "rediss://")):
-        with suppress(ValueError):  # a port that cannot be
-            fine = urlsplit(text).port != 0 and bool(re.fullmatch(r"(/\d*)?", urlsplit(text).path))
-    if not fine:
-        raise ValueError("has to be redis://host:port/0, rediss://… or unix:///path")
-    for name, value in parse_qsl(urlsplit(text).query, keep_blank_values=True):
-        if not re.fullmatch(
-            r"db=\d+|ssl_(ca_certs|certfile|keyfile)=.+|ssl_cert_reqs=(required|none)", f"{name}={value}"
-        ):
-            raise ValueError(f"has an option that is none here or has no such value: {name!r}; leave it out")
-    return url
 
 
 def _a_bearer(key: SecretStr | None) -> SecretStr | None:
@@ -192,7 +145,7 @@ class EngineEntry(Section):
     """One vLLM, or whatever speaks its protocol."""
 
     name: Name = Field("", description="What logs and metrics show; by default the model's name and a number.")
-    url: Annotated[str, AfterValidator(_an_engine)] = Field(
+    url: Annotated[str, AfterValidator(an_engine)] = Field(
         description="http://host:port, https://host:port or unix:/path."
     )
     weight: float = Field(1, ge=0, le=1_000_000, description="Share of the requests; 0 takes none.")
@@ -301,7 +254,7 @@ class Key(Section):
 class LimitsSettings(Section):
     """Where the limits of keys are counted."""
 
-    redis: Annotated[Secret, AfterValidator(_a_redis)] = Field(
+    redis: Annotated[Secret, AfterValidator(a_redis)] = Field(
         None, description="redis://[:password@]host:port/0, rediss:// or unix://: exact over all gateways and workers."
     )
     replicas: Count | None = Field(
