@@ -71,7 +71,8 @@ def _start(first: str, behind: str = "[0-9]") -> str:
 
 #: What stands after a number may say that it is none: a row's next groups, the rest of a hash, a measure.
 _HEX = "0-9A-Fa-f"
-_REST = f"(?P<rest>[cm]m(?![A-Za-z])|[A-Fa-f][{_HEX}]{{0,9}}|(?:{_SEP}{{1,3}}[{_HEX}]{{4}}(?![0-9A-Za-z])){{1,4}})?"
+_FOUR = f"[{_HEX}]{{4}}(?![0-9A-Za-z])"
+_REST = f"(?P<rest>[cm]m(?![A-Za-z])|[A-Fa-f][{_HEX}]{{0,9}}|(?:{_SEP}{{1,3}}{_FOUR}){{1,4}})?"
 _FRACTION = r"(?<!(?<![0-9])0\.1)(?<![0-9]{3}\.1)"  # 0.138…, 151.138…; what stands behind 12. is item 12 of a list
 _MOBILE = r"1(?:(?<![0-9]1)|(?<=(?<![0-9])(?<![0-9]{2}\.)861)|(?<=(?<![0-9])00861))" + _FRACTION
 _CODED = "(?:(?<=[(（][0-9]{3})[)）])?"  # (138) 0013 8000
@@ -196,7 +197,7 @@ def hidden_email(text: str, match: Match) -> list[int]:
 
 _quoted = re.compile("[BFNRUbfnru]{1,2}'(?!@)").match  # f'li@example.com' in a program
 _DIGITS = re.compile("[0-9]+")
-_GAPS = re.compile("[^0-9]+")
+_GAPS = re.compile("([^0-9]+)")
 _ID_SHAPE = re.compile("[1-9][0-9]{5}" + _DATE.replace("GAP", "") + "[0-9]{4}").fullmatch
 _WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)  # GB 11643-1999
 _DOUBLED = bytes.maketrans(b"0123456789", bytes([0, 2, 4, 6, 8, 1, 3, 5, 7, 9]))
@@ -211,7 +212,7 @@ _ends_dump = re.compile(f"[0-9][A-Fa-f]{{0,3}}{_SEP}?[A-Fa-f]{{1,3}}\\Z").search
 _ends_point = re.compile(r"[0-9]\.\Z").search
 _ends_zero = re.compile(r"(?<![0-9])0\.\Z").search
 _is_beside = re.compile(f"[0-9]{{3,6}}|[{_HEX}]{{4}}").fullmatch
-_next_four = re.compile(f"({_SEP}{{1,3}})([{_HEX}]{{4}})(?![0-9A-Za-z])").match
+_fours = re.compile(rf"({_SEP}{{1,3}}){_FOUR}(?:\1{_FOUR}){{0,3}}").match
 _is_mobile = re.compile("1[3-9][0-9]{9}").fullmatch
 
 
@@ -239,19 +240,19 @@ def _is_of_a_table(before: str, value: str, after: str, is_one: Callable[[str], 
 
     In a row three or more groups stand beside it, parted as its own are, that are not such a number themselves.
     """
-    gaps, last = _GAPS.findall(value), _GAPS.split(value)[-1]
-    if "." in gaps and (len(gaps) == 1 or len(set(gaps)) > 1):
+    parts = _GAPS.split(value)
+    gap, gaps = parts[1], set(parts[1::2])
+    if "." in gaps and (len(parts) == 3 or len(gaps) > 1):
         return True
-    if len(set(gaps)) != 1:
+    if len(gaps) > 1:
         return False
-    left = before.split(gaps[0])[-2::-1] if before.endswith(gaps[0]) else []
-    right: list[str] = []
-    while len(last) == 4 and (found := _next_four(after)) is not None and found[1] == gaps[0]:
-        right.append(found[2])
-        after = after[found.end() :]
+    following = _fours(after) if len(parts[-1]) == 4 else None
+    right = following[0].split(gap)[1:] if following and following[1] == gap else []
+    if is_one("".join(right)):
+        return False
+    left = before.split(gap)[-2::-1] if before.endswith(gap) else []
     beside = len([*takewhile(_is_beside, left[:3]), *right[:3]])
-    others = ["".join(right), *("".join(reversed(left[:count])) for count in (3, 4, 5))]
-    return beside > 2 and not any(map(is_one, others))
+    return beside > 2 and not any(is_one("".join(reversed(left[:count]))) for count in (3, 4, 5))
 
 
 def _phone(found: re.Match[str]) -> int:
