@@ -11,40 +11,40 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from plugins.sensitive_words.tables import MARKS
+from plugins.sensitive_words.tables import MARKS, NUMBERS
 
 #: Single strokes, which are Chinese characters too.
 SINGLE = "丶丿丨"
+
 _RAISED = "\xb2\xb3\xb9\u2070\u2074-\u2079"
 _FRACTIONS = "\xbc-\xbe\u2150-\u215f\u2189"
 #: Squared, circled and telephone signs; enclosed letters are only among them where no word can go on beside them.
 _SIGNS = (
-    f"{SINGLE}\u2100\u2101\u2103\u2105\u2106\u2109\u2116\u2120-\u2122\u213b\u2460-\u24b5\u24ea-\u24ff\u2776-\u2793\u3200-\u33ff"
+    f"{SINGLE}\u20a8\u2f01-\u2f03\u309b\u309c\u3192-\u3195\ufdfc"
+    "\u2100\u2101\u2103\u2105\u2106\u2109\u2116\u2120-\u2122\u213b\u2460-\u24b5\u24ea-\u24ff\u2776-\u2793\u3200-\u33ff"
     "\U0001f100-\U0001f12f\U0001f14a-\U0001f14f\U0001f16a-\U0001f16c\U0001f18a-\U0001f1ad\U0001f200-\U0001f265"
 )
 _LETTERS = "\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189"
 _FLAGS, _TONES, _JOINER = "\U0001f1e6-\U0001f1ff", "\U0001f3fb-\U0001f3ff", "\u200d"
-_CAPITALS = {
-    "Ν": "ͷ",
-    "Υ": "γ",
-    "ϒ": "γ",
-    "Ϲ": "ϛ",
-    "ϲ": "ϛ",
-}  # each has a letter of its script that is read as it looks
+#: Each has a letter of its script that is read as it looks.
+_CAPITALS = {"Ν": "ͷ", "Υ": "γ", "ϒ": "γ", "Ϲ": "ϛ", "ϲ": "ϛ"}
 _BASES = "0-9A-Za-z\xc0-\u024f\u1e00-\u1eff\u3400-\u9fff\uac00-\ud7a3\uff10-\uff5a"
 _OTHER_BASES, _THEIR_MARKS = "\u0370-\u0481\u048a-\u052f", "\u2de0-\u2dff\ua66f-\ua67d\ua69e\ua69f"
+#: Marks of Greek, Cyrillic, Arabic and Korean that are decoration on Latin and Chinese letters too.
+_FOREIGN = "\u0345\u0483-\u0487\u0653-\u0655\u302a-\u302f"
 _EMOJI = "[\u2190-\u2bff\U0001f000-\U0001faff]"
+_MARKS_BELOW, _NUMBERS_BELOW = (re.sub("[\U00010000-\U0010ffff].*", "", ranges) for ranges in (MARKS, NUMBERS))
 #: What all that begins with; beyond the first plane a rough set, for a fine one is slow.
 _ANY = (
-    f"[{_RAISED}{_FRACTIONS}{_SIGNS}{_LETTERS}{_FLAGS}{_TONES}{_JOINER}{''.join(_CAPITALS)}\u0345"
-    f"{MARKS[: MARKS.index(chr(0x101FD))]}\U000101fd-\U00011fff\U00016000-\U0001e94a]"
+    f"[{_RAISED}{_FRACTIONS}{_SIGNS}{_LETTERS}{_FLAGS}{_TONES}{_JOINER}{''.join(_CAPITALS)}{_FOREIGN}"
+    f"{_MARKS_BELOW}{_NUMBERS_BELOW}\U00010101-\U00011fff\U00016000-\U0001efff]"
 )
 _search = re.compile(_ANY).search
 _alone = re.compile(
     f"{_ANY}(?:(?<=([{_RAISED}{_FRACTIONS}]))|(?<=([{''.join(_CAPITALS)}]))|("
-    f"(?<=[{_BASES}][\u0345{MARKS}])[\u0345{MARKS}]*|(?<=[{_OTHER_BASES}][{MARKS}])(?<![{_THEIR_MARKS}])"
+    f"(?<=[{_BASES}][{_FOREIGN}{MARKS}])[{_FOREIGN}{MARKS}]*|(?<=[{_OTHER_BASES}][{MARKS}])(?<![{_THEIR_MARKS}])"
     f"|(?<=[{_TONES}])|(?<={_JOINER}){_EMOJI}"
-    f")|(?<=[{_SIGNS}])|(?<=[{_FLAGS}])[{_FLAGS}]?"
+    f")|(?<=[{_SIGNS}{NUMBERS}])|(?<=[{_FLAGS}])[{_FLAGS}]?"
     f"|(?<=[{_LETTERS}])(?<![a-zA-Z0-9{_LETTERS}].)(?![a-zA-Z0-9{_LETTERS}]))"
 )
 _power = re.compile(f"[^{_RAISED}\u2080-\u2089]+[{_RAISED}\u2080-\u2089]+").fullmatch

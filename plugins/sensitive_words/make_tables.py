@@ -10,7 +10,7 @@ import json
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from plugins.sensitive_words.fold import fold_character
@@ -153,10 +153,18 @@ def strangers(pairs: Iterable[tuple[str, str]], known: Mapping[str, str]) -> dic
 
 def marks() -> str:
     """Return the marks of other scripts than Latin, Greek and Cyrillic, as ranges of a regular expression."""
+    return _ranges(lambda one: unicodedata.category(one)[0] == "M" and not is_mark(one) and bool(fold_character(one)))
+
+
+def numbers() -> str:
+    """Return the signs for numbers that are no digits, written otherwise nowhere."""
+    return _ranges(lambda one: unicodedata.category(one) == "No" and unicodedata.normalize("NFKC", one) == one)
+
+
+def _ranges(meant: Callable[[str], bool]) -> str:
     ranges: list[list[int]] = []
-    for code in range(0x300, 0x1E950):
-        character = chr(code)
-        if unicodedata.category(character)[0] != "M" or is_mark(character) or not fold_character(character):
+    for code in range(0x300, 0x1F000):
+        if not meant(chr(code)):
             continue
         if ranges and ranges[-1][1] == code - 1:
             ranges[-1][1] = code
@@ -241,6 +249,7 @@ def main(paths: Sequence[str]) -> None:
         "\n#: Latin letters, each with those it is made of.\nLIGATURES = " + _strings(several, 100),
         "\n#: Marks of scripts that are letters to their readers, as ranges.\nMARKS = "
         + _strings(marks(), 14, as_ascii=True),
+        "\n#: Numbers that are no digits, as ranges.\nNUMBERS = " + _strings(numbers(), 14, as_ascii=True),
     ]
     Path(__file__).with_name("tables.py").write_text("".join(parts), "utf-8")
     Path(__file__).with_name("syllables.py").write_text(_SYLLABLES + _strings(sounds, 52), "utf-8")

@@ -28,7 +28,18 @@ _mark = re.compile(
 ).match
 #: Of these, what makes no other word: no orthography strikes letters through or frames them, vowels may be left out.
 OVERLAYS = frozenset(
-    map(chr, (*range(0x334, 0x339), *range(0x20D0, 0x2100), 0x488, 0x489, *range(0x591, 0x5C8), *range(0x610, 0x61B)))
+    map(
+        chr,
+        (
+            *range(0x334, 0x339),
+            *range(0x20D0, 0x2100),
+            0x488,
+            0x489,
+            0x1ABE,
+            *range(0x591, 0x5C8),
+            *range(0x610, 0x61B),
+        ),
+    )
 ) | frozenset(map(chr, (*range(0x64B, 0x653), *range(0x656, 0x660), 0x670, *range(0x6D6, 0x6EE))))
 #: They part words, and stand in ordinary ones: he'll is no hell.
 APOSTROPHES = frozenset("'’‘`´" + LIKE_APOSTROPHES)
@@ -45,6 +56,7 @@ _FRAMED = (
     | {chr(0x24EB + number): str(number + 11) for number in range(10)}
     | {chr(0x1CCF0 + number): str(number) for number in range(10)}
     | dict.fromkeys("⓿🄋🄌", "0")
+    | dict.fromkeys("¨¯¸˘˙˚˛˜˝￣‗‾﹉﹊﹋﹌", "-")  # their compatibility forms are a space with a mark
 )
 
 _LIGATURES = {row[0]: row[1:] for row in LIGATURES.split(" ")}

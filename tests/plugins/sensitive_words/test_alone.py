@@ -34,7 +34,9 @@ def test_a_symbol_with_letters_is_no_part_of_the_word_beside_it(text: str, word:
     assert hits(text.format(word)) == [word]
 
 
-@pytest.mark.parametrize("sign", ["®", "™", "①", "㎏", "🇨🇳", "🅱", "👨‍👩‍👧‍👦", "👍🏽👍🏽👍🏽", "²", "㊙"])
+@pytest.mark.parametrize(
+    "sign", ["®", "™", "①", "㎏", "🇨🇳", "🅱", "👨‍👩‍👧‍👦", "👍🏽👍🏽👍🏽", "²", "㊙", "௰", "㆒", "゛", "₨", "¨"]
+)
 def test_it_stands_between_letters_as_other_symbols_do(sign: str) -> None:
     assert hits(f"赌{sign}博") == [f"赌{sign}博"]
 

@@ -7,6 +7,7 @@ from plugins.sensitive_words.make_tables import (
     ligatures,
     lookalikes,
     marks,
+    numbers,
     pinyin,
     simplified,
     strangers,
@@ -63,6 +64,7 @@ def test_a_variant_counts_that_is_one_of_a_single_common_character() -> None:
 
 def test_marks_are_ranges() -> None:
     assert "\u0e47-\u0e4e" in marks()
+    assert numbers().startswith("\u09f4-\u09f9")
 
 
 def test_syllables_lose_their_tones_and_keep_two_readings() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from plugins.sensitive_words.tables import LATIN, LIGATURES, LOOKALIKES, MARKS, SIMPLIFIED, STRANGERS, STROKES
+from plugins.sensitive_words.tables import LATIN, LIGATURES, LOOKALIKES, MARKS, NUMBERS, SIMPLIFIED, STRANGERS, STROKES
 
 
 def test_what_is_read_as_something_is_not_read_as_something_else_again() -> None:
@@ -32,4 +32,5 @@ def test_a_letter_with_a_stroke_has_its_small_form() -> None:
 
 def test_marks_are_those_of_scripts_that_take_them_for_letters() -> None:
     assert all(re.match(f"[{MARKS}]", mark) for mark in "\u0e49\u3099\u2de0\U00016fe4\ua670\u0903")
+    assert all(re.match(f"[{NUMBERS}]", number) for number in "௰፲❿\U00010107")
     assert not any(re.match(f"[{MARKS}]", letter) for letter in "aก赌\u0301\u200b")
