@@ -81,6 +81,7 @@ MESSAGES: dict[str, dict[str | int, str]] = {
         "model_not_found": "模型不存在",
         "not_found": "接口不存在",
         "request_too_large": "请求体过大",
+        "request_timeout": "请求未在时限内传完",
         "rate_limit_exceeded": "请求过于频繁，请稍后再试",
         "queue_full": "模型繁忙，请稍后再试",
         "internal_error": "网关内部错误",
