@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from plugins.sensitive_words.fold import INVISIBLE
 from plugins.sensitive_words.tables import MARKS, NUMBERS
 
 #: Single strokes, which are Chinese characters too.
@@ -32,6 +33,9 @@ _BASES = "0-9A-Za-z\xc0-\u024f\u1e00-\u1eff\u3400-\u9fff\uac00-\ud7a3\uff10-\uff
 _OTHER_BASES, _THEIR_MARKS = "\u0370-\u0481\u048a-\u052f", "\u2de0-\u2dff\ua66f-\ua67d\ua69e\ua69f"
 #: Marks of Greek, Cyrillic, Arabic and Korean that are decoration on Latin and Chinese letters too.
 _FOREIGN = "\u0345\u0483-\u0487\u0653-\u0655\u302a-\u302f"
+#: Letters of scripts with spaces; and what may stand behind one, and it be the last of a word still.
+_WORD = r"[^\W\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]"
+_BEHIND = f"\u0300-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f{MARKS}{INVISIBLE}"
 _EMOJI = "[\u2190-\u2bff\U0001f000-\U0001faff]"
 _MARKS_BELOW, _NUMBERS_BELOW = (re.sub("[\U00010000-\U0010ffff].*", "", ranges) for ranges in (MARKS, NUMBERS))
 #: What all that begins with; beyond the first plane a rough set, for a fine one is slow.
@@ -45,7 +49,7 @@ _alone = re.compile(
     f"(?<=[{_BASES}][{_FOREIGN}{MARKS}])[{_FOREIGN}{MARKS}]*|(?<=[{_OTHER_BASES}][{MARKS}])(?<![{_THEIR_MARKS}])"
     f"|(?<=[{_TONES}])|(?<={_JOINER}){_EMOJI}"
     f")|(?<=[{_SIGNS}{NUMBERS}])|(?<=[{_FLAGS}])[{_FLAGS}]?"
-    f"|(?<=[{_LETTERS}])(?<![a-zA-Z0-9{_LETTERS}].)(?![a-zA-Z0-9{_LETTERS}]))"
+    f"|(?<=[{_LETTERS}])(?<![{_LETTERS}{_BEHIND}].)(?<!{_WORD}.)(?![{_LETTERS}]|{_WORD}))"
 )
 _power = re.compile(f"[^{_RAISED}\u2080-\u2089]+[{_RAISED}\u2080-\u2089]+").fullmatch
 #: What stands for them: a sign that no entry has, and one that is written in numbers; what nobody sees stands for the

@@ -95,6 +95,14 @@ def test_nothing_in_the_spelling_of_the_worlds_scripts_is_read_as_decoration(tex
     assert aside(letters) is None
 
 
+@pytest.mark.parametrize("text", ["café🅱x", "cafe\u0301🅱x", "café\u200b🅱x", "x🅱café", "हि🅱x", "كلب🅱ب"])
+def test_a_framed_letter_goes_on_a_word_of_any_script_with_spaces(text: str) -> None:
+    entries = [Source("list").entry(word, number) for number, word in enumerate(["café", "हि", "كلب"], 1)]
+    matcher = Matcher(filter(None, entries))
+    assert not matcher.scan(text).found
+    assert stream(list(text), States(matcher))[0].blocked is None
+
+
 def test_a_power_is_raised_at_its_end() -> None:
     assert is_power("6⁴")
     assert not is_power("64")
