@@ -31,6 +31,7 @@ LINGER_S, LINGER_BYTES = 5.0, 256 << 20
 ENDING_S = 2.0
 _MAPPED = "::ffff:"
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+_METHODS = {b"POST": "POST", b"GET": "GET"}
 #: Headers that say how the rest of a request is to be read.
 _TELLING = frozenset({b"host", b"expect", b"transfer-encoding"})
 
@@ -196,7 +197,7 @@ class Connection(HttpToolsProtocol):
             "type": "http",
             "asgi": _ASGI,
             "http_version": version,
-            "method": self.parser.get_method().decode("ascii"),
+            "method": _METHODS.get(method := self.parser.get_method()) or method.decode("ascii"),
             "scheme": self.scheme,
             "path": path,
             "raw_path": url,

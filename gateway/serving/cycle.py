@@ -125,6 +125,10 @@ class Cycle:
             elif not self._waiter.done():
                 self._waiter.set_result(None)
 
+    def __await__(self) -> Generator[Any, None, None]:
+        """Give control back to the connection: awaited by an application that runs in place."""
+        yield self
+
     def forget(self) -> None:
         """Never begin: the caller has left before its turn came."""
         self._scope = None
@@ -149,7 +153,7 @@ class Cycle:
                 home.flow.resume_reading()
             self.waits = True
             if self._coroutine is not None:
-                await _Wait(self)
+                await self
             else:
                 self._waiter: asyncio.Future[None] = home.loop.create_future()
                 await self._waiter
@@ -269,11 +273,12 @@ class Cycle:
             else:
                 self._transport.close()
         self._home.on_response_complete()
-        if self.waits and self._coroutine is not None:  # it waits for nothing else, and what it does now is short
-            self.waits = False
-            self._step()
-        else:
-            self.set()
+        if self.waits:
+            if self._coroutine is None:
+                self.set()
+            else:  # it waits for nothing else, and what it does now is short
+                self.waits = False
+                self._step()
 
     def start(self, app: ASGIApp, in_place: frozenset[str] = frozenset()) -> None:
         """Let the application answer: in a task, or (the paths of ``in_place``) in place.
@@ -339,15 +344,3 @@ class Cycle:
             self.waits = False
             self._running.discard(self)
             self._run_as_task(Resumed(coroutine, CANCELLED))
-
-
-class _Wait:
-    """Awaited by an application that runs in place: gives control back to the connection."""
-
-    __slots__ = ("_cycle",)
-
-    def __init__(self, cycle: Cycle) -> None:
-        self._cycle = cycle
-
-    def __await__(self) -> Generator[Any, None, None]:
-        yield self._cycle
