@@ -79,7 +79,7 @@ def compile_pattern(*, final: bool) -> re.Pattern[str]:
     """
     alternatives = [
         *([] if final else [rf"(?P<open>(?:{OPEN_ESCAPES}|{_FLAG_BEGUN})\Z)"]),
-        f"(?P<control>(?:{ESCAPES}|{_RUN})++)" if final else f"(?P<control>{ESCAPES}|{_RUN})",
+        f"(?P<control>(?:{_RUN}|{ESCAPES})++)" if final else f"(?P<control>{_RUN}|{ESCAPES})",
         f"(?P<flag>{'|'.join(FLAGS)})",
         "(?P<tag>[\U000e0000-\U000e007f]+)",
         f"(?P<selector>[{SELECTORS}]+)",

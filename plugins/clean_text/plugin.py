@@ -99,7 +99,7 @@ class CleanText(Plugin):
             self._edit(text, cuts)
 
     def _edit(self, text: Text, cuts: Sequence[Cut]) -> None:
-        if self._block and any(cut.token for cut in cuts):
+        if self._block and any(token for *_, token in cuts):
             raise Refused(_REFUSED, code="content_filter", param=text.path, rule=_RULE)
         if cuts:
             text.edit([cut[:3] for cut in cuts])
@@ -145,13 +145,13 @@ class CleanFilter:
         parts: list[str] = []
         edits: list[Edit] = []
         done = 0
-        for cut in cuts:
-            if cut.token and self._block:
-                shown = "".join([*parts, text[done : cut.start]])
+        for begin, stop, new, token in cuts:
+            if token and self._block:
+                shown = "".join([*parts, text[done:begin]])
                 raise Blocked(_RULE, shown=shown, edits=edits)
-            parts += [text[done : cut.start], cut.new]
-            edits.append(Edit(base + cut.start, base + cut.end, cut.new))
-            done = cut.end
+            parts += [text[done:begin], new]
+            edits.append(Edit(base + begin, base + stop, new))
+            done = stop
         shown = "".join([*parts, text[done:end]]) if edits else text[:end]
         if len(self._held) > _HELD:
             raise Blocked(_HELD_TOO_LONG, shown=shown, edits=edits)

@@ -121,7 +121,7 @@ def clean_in_pieces(pieces: Sequence[str], patterns: Patterns = PATTERNS) -> str
             shown += text
             continue
         cuts, end = cleaner.cuts(text, final=False)
-        assert all(cut.end <= end for cut in cuts)
+        assert all(cut[1] <= end for cut in cuts)
         shown, held = shown + applied(text[:end], cuts), text[end:]
         assert len(held) <= 300
     return shown + applied(held, cleaner.cuts(held)[0])
