@@ -89,12 +89,15 @@ class Connection(HttpToolsProtocol):
             if self._lingers <= 0:
                 self.transport.close()
             return
+        at = 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._read_again(data, upgrade)
+            at = upgrade.args[0]
         except httptools.HttpParserError as fault:
             self._refuse(_why(fault))
+        if at:
+            self._read_again(memoryview(data)[at:])
         cycle = self._unstarted
         if cycle is not None:
             self._unstarted = None
@@ -106,28 +109,26 @@ class Connection(HttpToolsProtocol):
             if self.held > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
 
-    def _read_again(self, data: bytes, upgrade: httptools.HttpParserUpgrade) -> None:
+    def _read_again(self, rest: memoryview) -> None:
         """Read a request as if it did not ask for another protocol: its body is its body. RFC 9110, section 7.8.
 
         The parser takes all that follows such a head for the other protocol's.
         """
-        rest = memoryview(data)
-        try:
-            while True:
-                rest = rest[upgrade.args[0] :]
-                lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
-                head = b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, b"".join(lines))
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        while True:
+            lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+            head = b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, b"".join(lines))
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            try:
                 self.parser.feed_data(head)
-                try:
-                    self.parser.feed_data(rest)
-                except httptools.HttpParserUpgrade as another:
-                    upgrade = another
-                else:
-                    return
-        except httptools.HttpParserError as fault:
-            self._refuse(_why(fault))
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as another:
+                rest = rest[another.args[0] :]
+            except httptools.HttpParserError as fault:
+                self._refuse(_why(fault))
+                return
+            else:
+                return
 
     # ---- what the parser calls ----
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import struct
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gateway.errors import Failure
 from gateway.serving import connection
@@ -285,3 +288,48 @@ async def test_trailers_are_no_headers_and_are_not_kept_without_end() -> None:
             caller.writer.write(b"x-a: " + b"a" * 8000 + b"\r\n")
             await asyncio.sleep(0.001)
         assert answer.result().startswith(b"HTTP/1.1 431 ")
+
+
+# ---- all of it together ----
+
+_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\n"
+SENT: dict[bytes, tuple[int, bytes]] = {
+    GET % b"": (200, b""),
+    b"GET / HTTP/1.1\r\nhost: x\r\n%b\r\n" % UPGRADES[1]: (200, b""),
+    _HEAD + b"content-length: 5\r\n\r\nhello": (200, b"hello"),
+    _HEAD + b"%bcontent-length: 5\r\n\r\nhallo" % UPGRADES[0]: (200, b"hallo"),
+    _HEAD + b"transfer-encoding: chunked\r\n\r\n2;a=b\r\nho\r\n3\r\nlla\r\n0\r\nx-t: 1\r\n\r\n": (200, b"holla"),
+    _HEAD + b"%btransfer-encoding: chunked\r\n\r\n1\r\nh\r\n0\r\n\r\n" % UPGRADES[1]: (200, b"h"),
+}
+ENDS: dict[bytes, tuple[int, bytes]] = {
+    b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n": (200, b""),
+    b"no HTTP": (400, b"is not valid HTTP"),
+    b"GET / HTTP/1.1\r\n\r\n": (400, b"one Host"),
+    BROKEN: (400, b"invalid_request"),
+}
+
+
+@given(
+    st.lists(st.sampled_from(list(SENT)), max_size=4),
+    st.sampled_from(list(ENDS)),
+    st.lists(st.floats(0, 1), max_size=4),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_however_the_bytes_are_cut_each_request_gets_its_answer(
+    sent: list[bytes], end: bytes, cuts: list[float]
+) -> None:
+    data = b"".join([*sent, end])
+    places = [0, *sorted(int(cut * len(data)) for cut in cuts), len(data)]
+
+    async def converse() -> bytes:
+        async with serving(told_or_echo) as connect:
+            caller = await connect()
+            for begin, until in itertools.pairwise(places):
+                caller.writer.write(data[begin:until])
+                await asyncio.sleep(0.001)
+            return await caller.rest()
+
+    heard = asyncio.run(converse()).split(b"HTTP/1.1 ")[1:]
+    expected = [*[SENT[request] for request in sent], ENDS[end]]
+    assert [int(answer[:3]) for answer in heard] == [status for status, _ in expected]
+    assert all(body in answer for answer, (_, body) in zip(heard, expected, strict=True))
