@@ -77,9 +77,10 @@ def compile_pattern(*, final: bool) -> re.Pattern[str]:
     Where the text goes on (not ``final``), "open" is what only more text can decide; it comes first, so that nothing
     is taken for less than it may become.
     """
+    not_open = rf"(?!(?:{OPEN_ESCAPES})\Z)"
     alternatives = [
         *([] if final else [rf"(?P<open>(?:{OPEN_ESCAPES}|{_FLAG_BEGUN})\Z)"]),
-        f"(?P<control>(?:{_RUN}|{ESCAPES})++)" if final else f"(?P<control>{_RUN}|{ESCAPES})",
+        f"(?P<control>(?:{_RUN}|{'' if final else not_open}(?:{ESCAPES}))++)",
         f"(?P<flag>{'|'.join(FLAGS)})",
         "(?P<tag>[\U000e0000-\U000e007f]+)",
         f"(?P<selector>[{SELECTORS}]+)",
