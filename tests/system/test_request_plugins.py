@@ -97,7 +97,7 @@ def test_a_real_engine_takes_what_the_plugin_made_of_a_prompt(
     real_engine: RealEngine, tmp_path_factory: pytest.TempPathFactory, strategy: str
 ) -> None:
     chain = [{"plugin": "length", "options": {"strategy": strategy}}]
-    config = configuration([model("smollm2", real_engine.url)], chain=chain)
+    config = configuration([{**model("smollm2", real_engine.url), "max_output_tokens": 16}], chain=chain)
     text = "".join(f"The train of day {number} was late again. " for number in range(1200)) + "Which train was late?"
     with running_gateway(config, tmp_path_factory.mktemp("real")) as gateway:
         answer = post(gateway, messages=[{"role": "user", "content": text}], max_tokens=8)
