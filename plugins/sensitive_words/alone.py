@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from plugins.sensitive_words.fold import INVISIBLE
+from plugins.sensitive_words.fold import LIKE_APOSTROPHES, LIKE_SIGNS
 from plugins.sensitive_words.tables import MARKS, NUMBERS
 
 #: Single strokes, which are Chinese characters too.
@@ -19,7 +19,7 @@ SINGLE = "丶丿丨"
 
 _RAISED = "\xb2\xb3\xb9\u2070\u2074-\u2079"
 _FRACTIONS = "\xbc-\xbe\u2150-\u215f\u2189"
-#: Squared, circled and telephone signs; enclosed letters are only among them where no word can go on beside them.
+#: Squared, circled and telephone signs; enclosed letters are only among them behind Chinese.
 _SIGNS = (
     f"{SINGLE}\u20a8\u2f01-\u2f03\u309b\u309c\u3192-\u3195\ufdfc"
     "\u2100\u2101\u2103\u2105\u2106\u2109\u2116\u2120-\u2122\u213b\u2460-\u24b5\u24ea-\u24ff\u2776-\u2793\u3200-\u33ff"
@@ -29,27 +29,31 @@ _LETTERS = "\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U
 _FLAGS, _TONES, _JOINER = "\U0001f1e6-\U0001f1ff", "\U0001f3fb-\U0001f3ff", "\u200d"
 #: Each has a letter of its script that is read as it looks.
 _CAPITALS = {"Ν": "ͷ", "Υ": "γ", "ϒ": "γ", "Ϲ": "ϛ", "ϲ": "ϛ"}
-_BASES = "0-9A-Za-z\xc0-\u024f\u1e00-\u1eff\u3400-\u9fff\uac00-\ud7a3\uff10-\uff5a"
+#: Letters that marks of other scripts only decorate; those that have such marks of their own, and their marks.
+_BARE = "0-9A-Za-z\xc0-\u024f\u1e00-\u1eff\uff10-\uff5a"
+_CHINESE = "\u3400-\u9fff\uac00-\ud7a3"
 _OTHER_BASES, _THEIR_MARKS = "\u0370-\u0481\u048a-\u052f", "\u2de0-\u2dff\ua66f-\ua67d\ua69e\ua69f"
-#: Marks of Greek, Cyrillic, Arabic and Korean that are decoration on Latin and Chinese letters too.
-_FOREIGN = "\u0345\u0483-\u0487\u0653-\u0655\u302a-\u302f"
-#: Letters of scripts with spaces; and what may stand behind one, and it be the last of a word still.
+#: Marks of Cyrillic, Arabic and Korean that are decoration too; an iota below is a letter where letters are.
+_FOREIGN, _IOTA = "\u0483-\u0487\u0653-\u0655\u302a-\u302f", "\u0345"
+_PARTING = LIKE_APOSTROPHES + LIKE_SIGNS
+#: Letters of scripts with spaces.
 _WORD = r"[^\W\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]"
-_BEHIND = f"\u0300-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f{MARKS}{INVISIBLE}"
-_EMOJI = "[\u2190-\u2bff\U0001f000-\U0001faff]"
+_EMOJI = "[\u2190-\u23ff\u2600-\u2775\u2794-\u2bff\U0001f300-\U0001faff]"
 _MARKS_BELOW, _NUMBERS_BELOW = (re.sub("[\U00010000-\U0010ffff].*", "", ranges) for ranges in (MARKS, NUMBERS))
 #: What all that begins with; beyond the first plane a rough set, for a fine one is slow.
 _ANY = (
-    f"[{_RAISED}{_FRACTIONS}{_SIGNS}{_LETTERS}{_FLAGS}{_TONES}{_JOINER}{''.join(_CAPITALS)}{_FOREIGN}"
+    f"[{_RAISED}{_FRACTIONS}{_SIGNS}{_LETTERS}{_FLAGS}{_TONES}{_JOINER}{''.join(_CAPITALS)}{_FOREIGN}{_IOTA}"
     f"{_MARKS_BELOW}{_NUMBERS_BELOW}\U00010101-\U00011fff\U00016000-\U0001efff]"
 )
 _search = re.compile(_ANY).search
 _alone = re.compile(
     f"{_ANY}(?:(?<=([{_RAISED}{_FRACTIONS}]))|(?<=([{''.join(_CAPITALS)}]))|("
-    f"(?<=[{_BASES}][{_FOREIGN}{MARKS}])[{_FOREIGN}{MARKS}]*|(?<=[{_OTHER_BASES}][{MARKS}])(?<![{_THEIR_MARKS}])"
+    f"(?<=[{_FOREIGN}{MARKS}])(?<![{MARKS}].)(?<![^\\W{_BARE}{_CHINESE}{_PARTING}].)[{_FOREIGN}{MARKS}]*"
+    f"|(?<=[{_OTHER_BASES}][{MARKS}])(?<![{_THEIR_MARKS}])(?:(?![{_THEIR_MARKS}])[{MARKS}])*"
+    f"|(?<={_IOTA})(?<![{MARKS}{_IOTA}].)(?<![^\\W{_CHINESE}{_PARTING}].)"
     f"|(?<=[{_TONES}])|(?<={_JOINER}){_EMOJI}"
     f")|(?<=[{_SIGNS}{NUMBERS}])|(?<=[{_FLAGS}])[{_FLAGS}]?"
-    f"|(?<=[{_LETTERS}])(?<![{_LETTERS}{_BEHIND}].)(?<!{_WORD}.)(?![{_LETTERS}]|{_WORD}))"
+    f"|(?<=[{_LETTERS}])(?<=[\u3041-\u30ff{_CHINESE}].)(?![{_LETTERS}]|{_WORD}))"
 )
 _power = re.compile(f"[^{_RAISED}\u2080-\u2089]+[{_RAISED}\u2080-\u2089]+").fullmatch
 #: What stands for them: a sign that no entry has, and one that is written in numbers; what nobody sees stands for the

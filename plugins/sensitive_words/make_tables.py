@@ -163,7 +163,7 @@ def numbers() -> str:
 
 def _ranges(meant: Callable[[str], bool]) -> str:
     ranges: list[list[int]] = []
-    for code in range(0x300, 0x1F000):
+    for code in range(0x370, 0x1F000):
         if not meant(chr(code)):
             continue
         if ranges and ranges[-1][1] == code - 1:

@@ -21,9 +21,9 @@ _SHORT = 24  # up to here the table is cheaper than the checks that avoid it
 _TABLE_LIMIT = 60_000  # code points remembered; a text of all of Unicode shall not fill the memory
 
 #: Marks that stand on the letters of many scripts, the vowels of Hebrew and Arabic, and the tone marks of Chinese; the
-#: marks of other scripts are letters to their readers.
+#: marks of other scripts are letters to their readers, and the iota below Greek vowels is one when case is undone.
 _mark = re.compile(
-    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
+    "[\u0300-\u0344\u0346-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
     "\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u302a-\u302f\ufe20-\ufe2f]"
 ).match
 #: Of these, what makes no other word: no orthography strikes letters through or frames them, vowels may be left out.

@@ -59,7 +59,7 @@ class Symbols:
             for form in forms:
                 if form.left and _joined(folded, start):
                     continue
-                if form.right and end < size and folded[end] in WORD:
+                if form.right and end < size and TABLE[ord(folded[end])][:1] in WORD:
                     continue
                 waits = form.right and end == size and not final
                 yield places[start], places[end - 1] + 1, None if waits else form
@@ -69,4 +69,4 @@ def _joined(folded: str, start: int) -> bool:
     """Does a word go on into ``start``? Marks say nothing of that, only the letter before them."""
     while start and is_mark(folded[start - 1]):
         start -= 1
-    return start > 0 and folded[start - 1] in WORD
+    return start > 0 and TABLE[ord(folded[start - 1])][-1:] in WORD

@@ -172,6 +172,12 @@ def counts(text: str, read: list[Unit], match: Match, way: Spelled, entry: Entry
     return marks_hold(spaced) and (same or (folding.confusables and scripts_hold(text, read, match, way.letters)))
 
 
+def joins(beside: str, side: int) -> bool:
+    """Is a neighbour, as it is read, a letter of a word?"""
+    letters = spelling(beside)
+    return bool(letters) and letters[side].read_as in WORD
+
+
 def symbols(text: str, entry: Entry) -> Iterator[tuple[int, int, int, int]]:
     """Entries with symbols at an edge are as they are written, but for width, case and what is invisible."""
     word, rule = entry
@@ -184,7 +190,7 @@ def symbols(text: str, entry: Entry) -> Iterator[tuple[int, int, int, int]]:
         before = start
         while before and is_mark(folded[before - 1]):
             before -= 1
-        if (rule.left and before and folded[before - 1] in WORD) or (rule.right and folded[end : end + 1] in WORD):
+        if (rule.left and joins(folded[:before][-1:], -1)) or (rule.right and joins(folded[end : end + 1], 0)):
             continue
         first, last = pairs[start][1], pairs[end - 1][1] + 1
         if rule.action != "allow" or all(map(fold, text[first:last])):
