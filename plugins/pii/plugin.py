@@ -20,7 +20,7 @@ _HITS = 1_000  # told of one exchange; a list of numbers must not fill the log
 _BLOCKED = "The request was blocked by the content filter."
 _log = structlog.get_logger()
 
-Kept = Annotated[int, Field(ge=0, le=64, strict=True)]
+Kept = Annotated[int, Field(ge=0, le=64)]
 
 Direction = Literal["request", "answer"]
 
