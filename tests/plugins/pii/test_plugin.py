@@ -111,7 +111,6 @@ def test_what_fires_is_explained_to_the_operator() -> None:
     [
         {"kinds": ["phone"]},
         {"keep_head": -1},
-        {"kinds": [{"kind": "email", "keep_tail": "3"}]},
         {"mask_char": ""},
         {"patterns": [{"name": "A b", "pattern": "x"}]},
     ],
