@@ -19,7 +19,7 @@ SINGLE = "丶丿丨"
 
 _RAISED = "\xb2\xb3\xb9\u2070\u2074-\u2079"
 _FRACTIONS = "\xbc-\xbe\u2150-\u215f\u2189"
-#: Squared, circled and telephone signs; enclosed letters are only among them behind Chinese.
+#: Squared, circled and telephone signs; enclosed letters are only among them between Chinese ones.
 _SIGNS = (
     f"{SINGLE}\u20a8\u2f01-\u2f03\u309b\u309c\u3192-\u3195\ufdfc"
     "\u2100\u2101\u2103\u2105\u2106\u2109\u2116\u2120-\u2122\u213b\u2460-\u24b5\u24ea-\u24ff\u2776-\u2793\u3200-\u33ff"
@@ -36,8 +36,6 @@ _OTHER_BASES, _THEIR_MARKS = "\u0370-\u0481\u048a-\u052f", "\u2de0-\u2dff\ua66f-
 #: Marks of Cyrillic, Arabic and Korean that are decoration too; an iota below is a letter where letters are.
 _FOREIGN, _IOTA = "\u0483-\u0487\u0653-\u0655\u302a-\u302f", "\u0345"
 _PARTING = LIKE_APOSTROPHES + LIKE_SIGNS
-#: Letters of scripts with spaces.
-_WORD = r"[^\W\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]"
 _EMOJI = "[\u2190-\u23ff\u2600-\u2775\u2794-\u2bff\U0001f300-\U0001faff]"
 _MARKS_BELOW, _NUMBERS_BELOW = (re.sub("[\U00010000-\U0010ffff].*", "", ranges) for ranges in (MARKS, NUMBERS))
 #: What all that begins with; beyond the first plane a rough set, for a fine one is slow.
@@ -53,7 +51,7 @@ _alone = re.compile(
     f"|(?<={_IOTA})(?<![{MARKS}{_IOTA}].)(?<![^\\W{_CHINESE}{_PARTING}].)"
     f"|(?<=[{_TONES}])|(?<={_JOINER}){_EMOJI}"
     f")|(?<=[{_SIGNS}{NUMBERS}])|(?<=[{_FLAGS}])[{_FLAGS}]?"
-    f"|(?<=[{_LETTERS}])(?<=[\u3041-\u30ff{_CHINESE}].)(?![{_LETTERS}]|{_WORD}))"
+    f"|(?<=[{_LETTERS}])(?<=[{_CHINESE}].)(?=\ufe0f?(?:[{_CHINESE}]|\\Z)))"
 )
 _power = re.compile(f"[^{_RAISED}\u2080-\u2089]+[{_RAISED}\u2080-\u2089]+").fullmatch
 #: What stands for them: a sign that no entry has, and one that is written in numbers; what nobody sees stands for the

@@ -35,7 +35,8 @@ def test_a_symbol_with_letters_is_no_part_of_the_word_beside_it(text: str, word:
 
 
 @pytest.mark.parametrize(
-    "sign", ["®", "™", "①", "㎏", "🇨🇳", "🅱", "👨‍👩‍👧‍👦", "👍🏽👍🏽👍🏽", "²", "㊙", "௰", "㆒", "゛", "₨", "¨"]
+    "sign",
+    ["®", "™", "①", "㎏", "🇨🇳", "🅱", "👨‍👩‍👧‍👦", "👍🏽👍🏽👍🏽", "²", "㊙", "🅱\ufe0f", "௰", "㆒", "゛", "₨", "¨"],
 )
 def test_it_stands_between_letters_as_other_symbols_do(sign: str) -> None:
     assert hits(f"赌{sign}博") == [f"赌{sign}博"]
