@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-
 _NAME_LENGTH = 4096  # of a name in pieces without end the last so many characters are judged together
 
 

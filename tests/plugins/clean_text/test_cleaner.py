@@ -253,7 +253,9 @@ def test_a_text_made_against_it_costs_linear_time(unit: str) -> None:
     assert many < 24 * few
 
 
-@pytest.mark.parametrize("unit", ["[", "<", "＜", "<|", "<|a", "[I", "\0", "\x1b", "\x1b]", "\u0301\u0f90", "a\0", "<\0"])
+@pytest.mark.parametrize(
+    "unit", ["[", "<", "＜", "<|", "<|a", "[I", "\0", "\x1b", "\x1b]", "\u0301\u0f90", "a\0", "<\0"]
+)
 def test_a_megabyte_made_against_it_takes_less_than_a_second(unit: str) -> None:
     text = unit * (100_000 // len(unit.encode()))
     patterns = Patterns(4, lambda _: "", wide=True)
