@@ -49,8 +49,10 @@ models:
     queue: {{length: 512, max_wait_s: 60, timeout_s: {timeout}, batch_share: {share}}}
 chain: []
 """
-#: The engine's threads spin while they wait: with all cores for themselves they starve whoever asks, and the gateway.
+#: The engine's threads spin while they wait, and its core spins while it waits for a worker process: with all cores for
+#: themselves they starve whoever asks, and the gateway. One process with one thread leaves a core to them.
 ONE_CORE = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
+ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 PROMPT = "Tell me what you know about water, rivers and stones. " * 8
 
 
@@ -73,6 +75,7 @@ def engine(work: Path) -> Iterator[str]:
         time.sleep(0.2)
     flags = ["--served-model-name", "tiny", "--max-model-len", "1024", "--enforce-eager", "--dtype", "bfloat16"]
     flags += ["--kv-cache-memory-bytes", str(CACHE), "--gpu-memory-utilization", "0.2", "--no-enable-prefix-caching"]
+    flags += ["--distributed-executor-backend", ONE_PROCESS]
     module = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), *flags]
     process = Process([*module, "--port", str(port)], ONE_CORE, work / "engine.log")
     try:
