@@ -70,6 +70,8 @@ def engine_command(args: argparse.Namespace, port: int) -> tuple[list[str], dict
     command = [str(args.engine_python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(args.weights)]
     command += ["--served-model-name", args.model, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--enforce-eager", "--kv-cache-memory-bytes", str(2**30), "--disable-uvicorn-access-log"]
+    # In one process: a worker's and the core's spinning while they wait would starve all others of a small machine.
+    command += ["--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"]
     env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TORCHDYNAMO_DISABLE": "1"}
     env |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) - 1))}
     return command, env
