@@ -1,10 +1,16 @@
-"""Real containers without a registry: podman as root, and a base image made of Debian's packages."""
+"""Real containers without a registry: podman as root, and a base image made of Debian's packages.
+
+As a command it makes the base image, or says why no container can be had here.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +19,7 @@ from tests.deploy.chart import ROOT
 
 BASE = "localhost/sluice/base:bookworm"
 GATEWAY = "localhost/sluice/gateway:0.1.0"
+PROBE, TRUE = "localhost/sluice/probe:1", "/usr/bin/true"
 PACKAGES = "ca-certificates,python3,python3-venv,libnuma1,prometheus,redis-server"
 CERTIFICATES = Path("/etc/ssl/certs")
 
@@ -40,8 +47,8 @@ class Podman:
         """The script that is podman as it is used here."""
         return self.home / "podman"
 
-    def prepare(self) -> None:
-        """Write the configuration and make the base image, if they are not there."""
+    def configure(self) -> None:
+        """Write the configuration."""
         self.home.mkdir(parents=True, exist_ok=True)
         runtime = ROOT / "tests" / "deploy" / "runc-without-rlimits"
         configuration = self.home / "containers.conf"
@@ -51,6 +58,34 @@ class Podman:
             f' --root {self.home}/root --runroot {self.home}/run "$@"\n'
         )
         self.command.chmod(0o755)
+
+    def fault(self) -> str | None:
+        """Return why no container can be had here: some machines are containers that may have none inside."""
+        if (fault := self._does_not_start()) is not None:
+            return fault
+        try:
+            self.prepare()
+        except (OSError, subprocess.SubprocessError) as fault:
+            return f"no base image: {fault}"
+        return None
+
+    def _does_not_start(self) -> str | None:
+        self.configure()
+        with tempfile.TemporaryDirectory() as folder:
+            linked = subprocess.run(["ldd", TRUE], capture_output=True, text=True, check=True).stdout
+            for file in (TRUE, *re.findall(r"/\S+", linked)):
+                Path(folder + file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, folder + file)
+            tar = Path(folder, "image.tar")
+            subprocess.run(["tar", "-C", folder, "-cf", tar, "usr", "lib64", "lib"], check=False, capture_output=True)
+            made = self.run("import", "-q", str(tar), PROBE, check=False)
+            done = made if made.returncode else self.run("run", "--rm", "--network", "none", PROBE, TRUE, check=False)
+            self.run("rmi", "-f", PROBE, check=False)
+        return (done.stdout + done.stderr).strip() or str(done.returncode) if done.returncode else None
+
+    def prepare(self) -> None:
+        """Write the configuration and make the base image, if they are not there."""
+        self.configure()
         if self.run("image", "exists", BASE, check=False).returncode:
             tree = self.home / "tree"
             shutil.rmtree(tree, ignore_errors=True)
@@ -98,3 +133,7 @@ class Podman:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(Podman(ROOT / ".cache" / "containers").fault())
