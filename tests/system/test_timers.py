@@ -91,7 +91,7 @@ def test_a_silent_stream_is_a_504_before_the_heartbeat(fake: FakeVLLM, hasty: Ga
     assert answer.headers["x-should-retry"] == "false"
     asked = fake.requests(model=fragile)
     assert len(asked) == 1  # a read timeout is not sent again
-    asked[0].seconds_until_left(time.monotonic(), 1)
+    asked[0].seconds_until_left(time.monotonic(), 3)
 
 
 def test_a_silent_stream_is_an_event_after_the_heartbeat(fake: FakeVLLM, patient: Gateway, fragile: str) -> None:
@@ -109,7 +109,7 @@ def test_a_stream_that_falls_silent_ends_after_idle_s(fake: FakeVLLM, hasty: Gat
     assert 0.2 < time.monotonic() - started < 0.8
     assert heard.text() == "a"
     assert [error["code"] for error in heard.errors] == ["engine_timeout"]
-    fake.requests(model=fragile)[0].seconds_until_left(time.monotonic(), 1)
+    fake.requests(model=fragile)[0].seconds_until_left(time.monotonic(), 3)
 
 
 def test_a_stream_whose_choices_have_all_ended_loses_nothing_to_an_engine_that_then_hangs(
@@ -118,7 +118,9 @@ def test_a_stream_whose_choices_have_all_ended_loses_nothing_to_an_engine_that_t
     fake.always(says("one", " two", SILENCE))
     heard = hear(hasty, {"model": fragile})
     assert (heard.text(), heard.finishes(), heard.errors, heard.done) == ("one two", ["stop"], [], True)
-    fake.requests(model=fragile)[0].seconds_until_left(time.monotonic(), 1)
+    fake.requests(model=fragile)[0].seconds_until_left(
+        time.monotonic(), 5
+    )  # it may end its body within a second of its own (attempt.LINGER_S)
 
 
 def test_a_stream_that_goes_on_and_on_ends_after_total_s(fake: FakeVLLM, hasty: Gateway, fragile: str) -> None:
