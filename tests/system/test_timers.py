@@ -118,9 +118,8 @@ def test_a_stream_whose_choices_have_all_ended_loses_nothing_to_an_engine_that_t
     fake.always(says("one", " two", SILENCE))
     heard = hear(hasty, {"model": fragile})
     assert (heard.text(), heard.finishes(), heard.errors, heard.done) == ("one two", ["stop"], [], True)
-    fake.requests(model=fragile)[0].seconds_until_left(
-        time.monotonic(), 5
-    )  # it may end its body within a second of its own (attempt.LINGER_S)
+    # it may end its body within a second of its own (attempt.LINGER_S)
+    fake.requests(model=fragile)[0].seconds_until_left(time.monotonic(), 5)
 
 
 def test_a_stream_that_goes_on_and_on_ends_after_total_s(fake: FakeVLLM, hasty: Gateway, fragile: str) -> None:
