@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from gateway.pipeline import Link
 from gateway.sdk import Options, Plugin
-from gateway.settings import ANY_MODEL, ChainEntry, ConfigurationError, Model, Settings
+from gateway.settings import ChainEntry, ConfigurationError, Model, Settings
+from gateway.settings.checks import stray
 from gateway.settings.description import Option, options
 from gateway.settings.faults import Source, Where, did_you_mean, explain, truths
 
@@ -80,11 +81,9 @@ def chain_of(settings: Settings) -> list[Link]:
 
 def _named(kind: str, known: Mapping[str, str], name: str) -> str:
     """Return the model or key that a plugin's option names. Raises ValueError."""
-    if name in known:
-        return known[name]
-    if ANY_MODEL in known:
-        raise ValueError(f'the model "*" is all there is: list {name!r} as a model')
-    raise ValueError(f"there is no {kind} {name!r}; {did_you_mean(name, known)}")
+    if (fault := stray(kind, name, known)) is not None:
+        raise ValueError(fault)
+    return known[name]
 
 
 def build_chain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from gateway.settings.faults import Where, did_you_mean
@@ -61,14 +61,22 @@ def _strays(settings: Settings) -> Iterator[Fault]:
         named.append((("chain", index, "keys"), entry.keys, "key", keys))
     for where, names, kind, known in named:
         for i, name in enumerate(names or ()):
-            if name in known:
-                continue
-            if kind == "model" and ANY_MODEL in known:  # it would match nothing, and a filter would let all pass
-                yield (*where, i), f'the model "*" is all there is: leave {where[-1]} out, or list {name!r} as a model'
-            else:
-                yield (*where, i), f"there is no {kind} {name!r}; {did_you_mean(name, known)}"
+            if (fault := stray(kind, name, known)) is not None:
+                yield (*where, i), fault
         if names == []:
             yield where, f"names no {kind}: leave it out for all of them"
+
+
+def stray(kind: str, name: str, known: Collection[str]) -> str | None:
+    """Return what is wrong with a model's or a key's name in the configuration.
+
+    Beside the model "*" another name would match nothing, and a filter for it would let all pass.
+    """
+    if name in known:
+        return None
+    if kind == "model" and ANY_MODEL in known:
+        return f'the model "*" is all there is: leave {name!r} out, or list it as a model'
+    return f"there is no {kind} {name!r}; {did_you_mean(name, known)}"
 
 
 def _doors(settings: Settings) -> Iterator[Fault]:

@@ -34,7 +34,7 @@ from typing import Any
 import httpx
 from direct import wait_for
 from gateways import free_port
-from prefix import CHECKOUT, MAKE_TINY, PYTHON, SMOLLM2
+from prefix import CHECKOUT, engines
 from procs import Process
 
 #: 33 blocks of 128 tokens, 512 bytes a token: room for about eight requests of the size below.
@@ -49,10 +49,6 @@ models:
     queue: {{length: 512, max_wait_s: 60, timeout_s: {timeout}, batch_share: {share}}}
 chain: []
 """
-#: The engine's threads spin while they wait, and its core spins while it waits for a worker process: with all cores for
-#: themselves they starve whoever asks, and the gateway. One process with one thread leaves a core to them.
-ONE_CORE = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
-ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 PROMPT = "Tell me what you know about water, rivers and stones. " * 8
 
 
@@ -64,25 +60,6 @@ class Tally:
     first: list[float] = field(default_factory=list)
     refused: int = 0
     failed: int = 0
-
-
-@contextlib.contextmanager
-def engine(work: Path) -> Iterator[str]:
-    """Start the engine; yield its address."""
-    model, port = work / "tiny", free_port()
-    making = Process([str(PYTHON), str(MAKE_TINY), str(SMOLLM2), str(model)], {}, work / "make.log")
-    while not making.ended:
-        time.sleep(0.2)
-    flags = ["--served-model-name", "tiny", "--max-model-len", "1024", "--enforce-eager", "--dtype", "bfloat16"]
-    flags += ["--kv-cache-memory-bytes", str(CACHE), "--gpu-memory-utilization", "0.2", "--no-enable-prefix-caching"]
-    flags += ["--distributed-executor-backend", ONE_PROCESS]
-    module = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), *flags]
-    process = Process([*module, "--port", str(port)], ONE_CORE, work / "engine.log")
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health", process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.stop()
 
 
 @contextlib.contextmanager
@@ -260,8 +237,9 @@ def main() -> int:
     parser.add_argument("--flood", type=int, default=24, help="batch requests at a time")
     parser.add_argument("--count", type=int, default=40, help="short requests")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="sluice-admission-") as folder, engine(Path(folder)) as bare:
+    with tempfile.TemporaryDirectory(prefix="sluice-admission-") as folder, contextlib.ExitStack() as life:
         work = Path(folder)
+        (bare,) = life.enter_context(engines(work, 1, str(CACHE), ["--no-enable-prefix-caching"]))
         asyncio.run(in_turn(bare, 4, 5, whole))  # warm
         best = asyncio.run(in_turn(bare, 32, 15, whole))
         pace = len(best.ended) / 15

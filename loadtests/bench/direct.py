@@ -65,16 +65,25 @@ def wait_for(url: str, process: Process) -> None:
     sys.exit(f"direct.py: {url} does not answer: {process.fate()}")
 
 
+#: vLLM's threads spin while they wait, and its core while it waits for a worker process: with all cores for themselves
+#: they starve whoever asks, and the gateway. One process with few threads leaves a core of a small machine to them.
+ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
+ENGINE_ENV = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "TORCHDYNAMO_DISABLE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+
+
 def engine_command(args: argparse.Namespace, port: int) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment of an engine on the CPU."""
     command = [str(args.engine_python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(args.weights)]
     command += ["--served-model-name", args.model, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--enforce-eager", "--kv-cache-memory-bytes", str(2**30), "--disable-uvicorn-access-log"]
-    # In one process: a worker's and the core's spinning while they wait would starve all others of a small machine.
-    command += ["--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"]
-    env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TORCHDYNAMO_DISABLE": "1"}
-    env |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) - 1))}
-    return command, env
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) - 1))}
+    return [*command, *ONE_PROCESS], {**ENGINE_ENV, **threads}
 
 
 @contextlib.contextmanager

@@ -20,11 +20,11 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from direct import wait_for
+from direct import ENGINE_ENV, ONE_PROCESS, wait_for
 from gateways import free_port
 from procs import Process
 
@@ -47,17 +47,17 @@ CACHE = "10240000"
 
 
 @contextlib.contextmanager
-def engines(work: Path) -> Iterator[list[str]]:
-    """Start two engines; yield their addresses."""
+def engines(work: Path, count: int = 2, cache: str = CACHE, more: Sequence[str] = ()) -> Iterator[list[str]]:
+    """Start engines of the tiny model, with ``more`` flags; yield their addresses."""
     model = work / "tiny"
     making = Process([str(PYTHON), str(MAKE_TINY), str(SMOLLM2), str(model)], {}, work / "make.log")
     while not making.ended:
         time.sleep(0.2)
-    ports = [free_port(), free_port()]
+    ports = [free_port() for _ in range(count)]
     flags = ["--served-model-name", "tiny", "--max-model-len", "1024", "--enforce-eager", "--dtype", "bfloat16"]
-    flags += ["--kv-cache-memory-bytes", CACHE, "--gpu-memory-utilization", "0.2"]
+    flags += ["--kv-cache-memory-bytes", cache, "--gpu-memory-utilization", "0.2", *ONE_PROCESS, *more]
     module = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), *flags]
-    started = [Process([*module, "--port", str(port)], {}, work / f"{port}.log") for port in ports]
+    started = [Process([*module, "--port", str(port)], ENGINE_ENV, work / f"{port}.log") for port in ports]
     try:
         for port, process in zip(ports, started, strict=True):
             wait_for(f"http://127.0.0.1:{port}/health", process)

@@ -250,5 +250,5 @@ def test_where_one_model_takes_every_name_no_option_can_name_one(tmp_path: Path)
         'models: [{name: "*", engines: [{url: "http://127.0.0.1:8100"}]}]\n'
         "chain: [{plugin: fallback, options: {model: other}}]\n"
     )
-    with pytest.raises(ConfigurationError, match="list 'other' as a model"):
+    with pytest.raises(ConfigurationError, match="leave 'other' out, or list it as a model"):
         chain_of(load(tmp_path / "sluice.yaml", {}))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gateway.errors import Failure
 from gateway.serving import connection
 from tests.gateway.serving.test_connection import refused
-from tests.gateway.serving.test_cycle import Caller, answers, serving
+from tests.gateway.serving.test_cycle import Caller, answers, echo, serving
 
 
 @pytest.fixture(autouse=True)
@@ -110,14 +110,6 @@ async def test_a_refusal_waits_for_the_answers_before_it(behind: bytes, answered
         *whole, last = heard.split(b"0\r\n\r\n")
         assert [answer[-4:-2] for answer in whole] == answered
         assert refused(last) == (400, "invalid_request")
-
-
-async def echo(scope: Any, receive: Any, send: Any) -> None:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body, more = body + message["body"], message["more_body"]
-    await answers(body)(scope, receive, send)
 
 
 async def told_or_echo(scope: Any, receive: Any, send: Any) -> None:

@@ -114,6 +114,15 @@ def answers(*pieces: bytes, status: int = 200, headers: Any = ()) -> App:
     return app
 
 
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answer with the request's body."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    await answers(body)(scope, receive, send)
+
+
 def counted(size: int) -> list[tuple[bytes, bytes]]:
     return [(b"content-length", b"%d" % size)]
 
@@ -146,13 +155,6 @@ async def test_a_response_without_a_body_has_none(in_place: bool, method: str, s
 @WAYS
 @pytest.mark.parametrize("chunked", [True, False])
 async def test_a_request_s_body_arrives_whole(in_place: bool, chunked: bool) -> None:
-    async def echo(_scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message["body"], message["more_body"]
-        await answers(body)(None, None, send)
-
     headers = [(b"transfer-encoding", b"chunked")] if chunked else ()
     async with serving(echo, in_place=in_place) as connect:
         caller = await connect()

@@ -96,7 +96,7 @@ def test_keys_open_every_address(tmp_path: Path) -> None:
 
 
 def test_beside_a_model_that_takes_every_name_no_other_can_be_named_for_it_would_match_nothing(tmp_path: Path) -> None:
-    models, told = [{"name": "*", "engines": [ENGINE]}], 'the model "*" is all there is: leave models out, or list'
+    models, told = [{"name": "*", "engines": [ENGINE]}], 'the model "*" is all there is: leave '
     chain = [{"plugin": "sensitive_words", "models": ["foo"]}]
     assert told in "".join(lines(tmp_path, models=models, keys=[{**KEY, "models": ["anything"]}]))
     assert told in "".join(lines(tmp_path, models=models, chain=chain))
