@@ -181,8 +181,8 @@ class Health:
         now = asyncio.get_running_loop().time()
         for engine, care in self._cares.items():
             up = engine.available(now)
-            if care.told is None and engine.up and not engine.warm and not engine.trouble:
-                continue  # it has just come, and is about to be warm
+            if care.told is None and not up and not engine.trouble:
+                continue  # nothing is known of it yet, or it is about to be warm
             if care.told is not up:
                 care.told = up
                 self._changed(engine, up)

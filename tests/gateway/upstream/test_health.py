@@ -285,6 +285,21 @@ async def test_without_figures_silence_on_all_its_streams_tells_the_same(serve: 
         engine.end(Want(stream=False))
 
 
+async def test_nobody_is_told_down_while_nothing_is_known_of_it(serve: Serve) -> None:
+    """Another that is warm before the first probe has come back says nothing of it."""
+    quick, asked = Fake(), asyncio.Event()
+
+    async def slow(caller: Caller) -> None:
+        await asked.wait()
+        await Fake().play(caller)
+
+    engines = [Engine(name, Pool(await serve(play).tcp())) for name, play in (("slow", slow), ("quick", quick.play))]
+    async with watching(*engines, warm_up=True) as (_, watched):
+        await watched.until(("quick", True))
+        asked.set()
+        await watched.until(("quick", True), ("slow", True))
+
+
 async def test_an_engine_gets_its_first_request_from_us_and_no_other_before_it_has_answered(serve: Serve) -> None:
     fake = Fake()
     fake.first = b"500"
